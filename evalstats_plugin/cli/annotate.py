@@ -90,13 +90,20 @@ class AnnotateOptions:
             raise SelectionError(msg)
         return False
 
-    def check_stripping(self) -> None:
-        """Refuse what cannot be written while annotations are removed."""
+    def check_stripping(self, reading: Reading, labelled: Labelled) -> None:
+        """Refuse what cannot be written, or left as it is, while annotations are removed."""
         given = {
             "rescore": self.rescore, "compare": self.compare != "no", "baseline": self.baseline,
             "fit": self.fit, "items": self.items != "no", "at-k": self.at_k,
+            "task": reading.task, "metric": reading.metric, "judge": labelled.judge,
         }  # fmt: skip
         check_alone("strip", given)
+
+
+_NOT_OF_LOGS = (
+    "models", "runs", "columns", "wide", "missing_code", "mapping", "skip_broken",
+)  # fmt: skip
+"""Options of reading that do not go with writing back: each log is annotated, and no table is."""
 
 
 @command(
@@ -105,7 +112,7 @@ class AnnotateOptions:
 )
 @paths
 @takes("asked", AnnotateOptions)
-@takes("reading", Reading, without=("models", "runs", "columns", "wide", "skip_broken"))
+@takes("reading", Reading, without=_NOT_OF_LOGS)
 @takes("labelled", Labelled)
 @takes("intervals", Intervals, without=(*shared.OF_ONE_SCORE, "missing"))
 def annotate(
@@ -142,7 +149,7 @@ def annotate(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         if asked.strip:
-            asked.check_stripping()
+            asked.check_stripping(reading, labelled)
             written = annotating.strip(*paths, **where)
         else:
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.cli.shell.options import INTERVALS, OUTPUT, Name, command, takes, under
-from evalstats_plugin.cli.shell.running import Run, check_top, named, on_logs
+from evalstats_plugin.cli.shell.running import Run, check_alone, check_top, named, on_logs
 from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import SelectionError, few, no_such
 
@@ -42,7 +42,11 @@ class CompareOptions:
         default="paired", type=Name("design", shared.DESIGNS), metavar="NAME",
     )  # fmt: skip
     correction: shared.Correction = shared.correction(_WHAT)  # noqa: RUF009 - a field
-    family: shared.Family = shared.family(_WHAT)  # noqa: RUF009 - a field
+    family: shared.Family = _compared(  # noqa: RUF009 - a field
+        "What is corrected together. task: the pairs of a task; group: a group of the harness with "
+        "its tasks; run: all tasks of a metric; auto: groups, and all tasks that are in none.",
+        default=shared.FAMILIES[0], type=Name("family", shared.FAMILIES), metavar="NAME",
+    )  # fmt: skip
     probabilities: Probabilities = under(INTERVALS)(  # noqa: RUF009 - a field
         "P(better) of each pair alone, or shrunk over all pairs of a table: of nearly equal models "
         "the one that looks better is in part the luckier.",
@@ -108,6 +112,8 @@ def compare(run: Run, *, asked: CompareOptions, intervals: Intervals) -> None:
     if asked.items and (responses is not None or asked.design != "paired"):
         msg = "--items is for the paired design, and for logs that fit into memory: leave it out"
         raise SelectionError(msg)
+    if asked.items:
+        check_alone("items", {"details": asked.details, "all-pairs": asked.all_pairs})
     every = None
     if responses is None:
         # Models besides the two say how hard an item is.
@@ -155,6 +161,7 @@ def _show_slices(
     responses = run.read_by(
         by, items=asked.items, at_k=asked.at_k, figure=run.output.figure, details=asked.details,
         all_pairs=asked.all_pairs, explain=asked.explain, design=asked.design != "paired",
+        family=asked.family != shared.FAMILIES[0],
     )  # fmt: skip
     results = compare_slices(
         responses,

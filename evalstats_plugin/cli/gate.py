@@ -27,6 +27,7 @@ from evalstats_plugin.cli.shell.options import (
     Parsed,
     checked,
     command,
+    count_in,
     options_of,
     takes,
     under,
@@ -59,12 +60,13 @@ def parse_drop(text: str) -> float | str:
 
 def parse_items(text: str) -> tuple[str, int]:
     """Read ``TASK=N``."""
-    task, equals, number = text.rpartition("=")
-    if not (equals and task and number.isascii() and number.isdigit() and int(number)):
+    task, _, number = text.rpartition("=")
+    n_items = count_in(number)
+    if not task or n_items is None:
         raise SelectionError(
             f"--items {text!r} gives no task a number: write it like --items mmlu=500"
         )
-    return task, int(number)
+    return task, n_items
 
 
 def parse_link(text: str) -> str:

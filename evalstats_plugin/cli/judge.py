@@ -24,6 +24,7 @@ from evalstats_plugin.cli.shell.options import (
 )
 from evalstats_plugin.cli.shell.running import Labelled, Run, on_logs
 from evalstats_plugin.cli.shell.shared import Intervals
+from evalstats_plugin.runtime.untrusted import csv_cell
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.judged import NextLabel
@@ -183,7 +184,9 @@ def _as_csv(labels: Results[NextLabel]) -> str:
     rows.writerow(["item", "model", "task", "score", "probability"])
     for row in labels:
         score = "" if row.score is None else f"{row.score!r}"
-        rows.writerow([row.item, row.model, row.task, score, f"{row.probability:.9g}"])
+        # People open it in a spreadsheet, which would calculate names that are formulas.
+        names = map(csv_cell, (row.item, row.model, row.task))
+        rows.writerow([*names, score, f"{row.probability:.9g}"])
     return text.getvalue()
 
 

@@ -57,16 +57,18 @@ def plugins(*, asked: PluginsOptions) -> None:
     ]
     if not (asked.metrics or asked.methods):
         rows = [_listed(p) for p in loaded.listing]
+    # Metrics and methods have other columns.
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    flat = [{name: _joined(row.get(name, "")) for name in names} for row in rows]
     if asked.form == "json":
         about = {"version": VERSION, "command": "plugins"}
         echo_data(json_text({"evalstats": about, "results": rows}) + "\n")
     elif asked.form == "csv":
-        echo_data(csv_text(list(rows[0]) if rows else [], map(_flat, rows)))
+        echo_data(csv_text(names, flat))
     elif asked.form == "markdown":
         from evalstats_plugin.report.tables import markdown_table
 
-        cells = [[*_flat(row).values()] for row in rows]
-        echo("\n".join(markdown_table(list(rows[0]), cells, right=()) if rows else []))
+        echo("\n".join(markdown_table(names, [[*row.values()] for row in flat], right=())))
     else:
         _print(rows)
 
@@ -79,10 +81,6 @@ def _print(rows: list[dict[str, Any]]) -> None:
         for line in rest:
             if line:
                 echo(click.wrap_text(_joined(line), width, "    ", "    "))
-
-
-def _flat(row: dict[str, Any]) -> dict[str, str]:
-    return {key: _joined(cell) for key, cell in row.items()}
 
 
 def _joined(cell: Any) -> str:

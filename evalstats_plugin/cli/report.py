@@ -106,6 +106,7 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
         with_at_k,
     )
     from evalstats_plugin.scores.judged import noted
+    from evalstats_plugin.scores.metrics import with_derived
 
     page = _place_of_page(asked.html, asked.baseline)
     check_top(asked.by, asked.top)
@@ -121,9 +122,13 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
     points = [name for name in asked.at_k if not is_curve(name)]
     responses = labelled.of_labelled(with_at_k(read, points) if points else read)
     if asked.control_variate:
+        check_alone("control-variate", {"derive": asked.derive})
         results = _with_control_variate(responses, intervals, run.plugins)
     else:
-        results = intervals.of(_with_derived(responses, asked.derive), run.plugins)
+        scored = responses
+        if asked.derive:
+            scored = replace(responses, responses=with_derived(responses, asked.derive))
+        results = intervals.of(scored, run.plugins)
     if names := [name for name in asked.at_k if is_curve(name)]:
         level = intervals.confidence_level
         joint = curves(read, *names, confidence_level=level, intervals=_at_level(run, intervals))
@@ -209,14 +214,6 @@ def _at_level(run: Run, asked: Intervals) -> Callable[..., rows.Intervals]:
         return own.of(ResponseSet(tuple(parts)), run.plugins)
 
     return intervals
-
-
-def _with_derived(responses: ResponseSet, metrics: Sequence[str]) -> ResponseSet:
-    if not metrics:
-        return responses
-    from evalstats_plugin.scores.metrics import with_derived
-
-    return replace(responses, responses=with_derived(responses, metrics))
 
 
 def _with_control_variate(
@@ -378,7 +375,7 @@ class NoiseOptions:
     ("logs/ --task gsm8k --metric acc", "One task under one metric"),
 )
 @takes("asked", NoiseOptions)
-@on_logs()
+@on_logs(reading=takes("reading", Reading, without=("runs",)))
 def noise(run: Run, *, asked: NoiseOptions) -> None:
     """Say by how much two runs of the same model differ, and what would help.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from evalstats_plugin.cli.shell import shared
-from evalstats_plugin.cli.shell.options import command, paths, takes, under
+from evalstats_plugin.cli.shell.options import ARGUMENTS, command, paths, takes, under
 from evalstats_plugin.cli.shell.running import (
     Labelled,
     Output,
@@ -176,6 +176,9 @@ def paper(
 
     every = Run(paths, reading, Output(quiet=to.quiet)).read()
     responses = _without(every, asked.exclude)
+    arguments = click.get_current_context().meta[ARGUMENTS]
+    # What changes no file is left out: the same folder is written again without --overwrite.
+    typed = [each for each in arguments if each not in ("-q", "--quiet", "--overwrite")]
     with (
         progress_on_work("writing", quiet=to.quiet),
         warnings.catch_warnings(record=True) as caught,
@@ -187,7 +190,7 @@ def paper(
             baseline=to.baseline,
             percent=asked.percent,
             digits=asked.digits,
-            command=shlex.join(["evalstats-plugin", "paper", *paths, "-o", to.folder]),
+            command=shlex.join(["evalstats-plugin", "paper", *typed]),
             overwrite=may_overwrite(),
             **_of_table(reading, asked, intervals, responses),
         )

@@ -71,13 +71,15 @@ def _abilities(results: Abilities, most: int | None = MOST_ITEMS) -> Page:
     marks = note_numbers([*results.rows, *results.items[:most]])
     tables: list[Table] = []
     if results.rows:
-        title = interval_title(results.rows)
+        first = results.rows[0]
         columns = (
-            *(_MODEL, Column("Ability", "estimate", signed), Column(title, _limits)),
+            *(_MODEL, Column("Ability", "estimate", signed)),
+            Column(interval_title(results.rows), _limits),
             *(Column("Std. error", "std_error", plain), Column("Score", "score", share)),
             *(_count("Items", "n_items"), marks_column(marks)),
         )
-        tables.append(Table(_title(results), results.rows, columns))
+        title = f"Ability on {few(first.task.split(', '), 3)} ({first.metric})"
+        tables.append(Table(title, results.rows, columns))
     if results.differences:
         tables.append(_compared(results.differences))
     if results.items:
@@ -180,14 +182,6 @@ def fit_summary(fit: Mapping[str, Any]) -> str:
     if how.get("log_likelihood") is not None:
         went.append(f"log-likelihood {how['log_likelihood']:.2f}")
     return f"{ran} {', '.join(went)}." if went else ran
-
-
-def _title(results: Abilities) -> str:
-    if not results.rows:
-        return "Ability"
-    first = results.rows[0]
-    tasks = first.task.split(", ")
-    return f"Ability on {few(tasks, 3)} ({first.metric})"
 
 
 def _items_title(results: Abilities) -> str:
@@ -395,7 +389,7 @@ def _chosen(row: Candidate) -> str:
 def _uncertainty(results: Uncertainties) -> Page:
     from evalstats_plugin.irt.bootstrap import RECIPES
 
-    level = percent(results.rows[0].confidence_level) if results.rows else ""
+    level = percent(results.rows[0].confidence_level)
     used = grouped(results.rows, lambda row: row.recipe)
     columns = (
         Column("Recipe", itemgetter(0), least=10),

@@ -74,7 +74,7 @@ def _tests(results: AdaptiveTests) -> Page:
 def _tests_document(results: AdaptiveTests) -> Page:
     columns = (
         *(Column("Model", "model", least=10), Column("Task", "task", least=10)),
-        *(Column("Rule", "rule"), *_test_columns(results.rows, "Full score")),
+        *(Column("Rule", "rule"), *_test_columns(results.rows)),
         Column("Stopped", "stopped", least=0),
         marks_column(report_text.note_numbers(results.rows)),
     )
@@ -105,18 +105,18 @@ def _said(row: AdaptiveTest) -> list[str]:
 def _table(rows: list[AdaptiveTest], marks: dict[str, int]) -> Table:
     """Make a table of the tests of one task."""
     first = Column("Model", "model", least=14)
-    columns = (first, *_test_columns(rows, "Full score"), marks_column(marks))
+    columns = (first, *_test_columns(rows), marks_column(marks))
     return Table(report_text.task_and_metric(rows[0]), rows, columns)
 
 
-def _test_columns(rows: Sequence[AdaptiveTest], score: str) -> Sequence[Column]:
+def _test_columns(rows: Sequence[AdaptiveTest]) -> Sequence[Column]:
     level = interval_title(rows)
     logged = any(row.observed is not None for row in rows)
     return (
         Column("Asked", lambda row: f"{row.n_items}/{row.n_in_bank}", right=True),
         Column("Ability", "ability", signed),
         Column(level, lambda row: interval_text(row, signed)),
-        Column(score, "full_score", number),
+        Column("Full score", "full_score", number),
         Column(level, lambda r: limits_text(r.full_score_low, r.full_score_high)),
         *([Column("Log", "observed", number)] if logged else []),
     )

@@ -24,6 +24,7 @@ from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report.tables import Column, Table, elided
 from evalstats_plugin.report.text import (
     ROUNDING,
+    effect_title,
     number,
     numbers_of,
     percent,
@@ -308,8 +309,8 @@ def _against(question: Question, names: Mapping[str, str]) -> list[str]:
         told = f"{few(of['unclear'], MOST_NAMED)} cannot be told apart"
         unclear = [row for row in rows if row.verdict == "unclear"]
         ends = [abs(x) for row in unclear for x in (row.low, row.high) if x is not None]
-        if ends and unclear[0].effect == "difference":
-            told += f" (a difference of up to {number(max(ends))} either way is possible)"
+        if len(ends) == 2 * len(unclear) and unclear[0].effect == "difference":
+            told += f" (a difference of up to {number(max(ends))} is possible)"
         parts.append(told)
     return [f"Against {names[rows[0].model_a]} {question.where}: {'; '.join(parts)}."]
 
@@ -336,6 +337,9 @@ def _leader(
     unclear = [_pair(row) for row in question.head if row.verdict == "unclear"]
     same = {model for pair in unclear if leader.model in pair for model in pair}
     alike = [names[place.model] for place in ranks[1:] if place.model in same]
+    if not alike:
+        # No pair says so: some models share no items with it.
+        return [f"{name} is ahead {where}; it was not compared with every other model."]
     return [f"{name} is ahead {where}; {few(alike, MOST_NAMED)} cannot be told apart from it."]
 
 
@@ -466,7 +470,7 @@ def _table_of_pair(
     columns = [
         Column("n", lambda row: f"{row.n_items:,}" if row.n_items else "–", right=True),
         *([Column(a, "score_a", number), Column(b, "score_b", number)] if scored else []),
-        Column(f"{rows[0].effect.capitalize()} [limits]", sized_limits),
+        Column(f"{effect_title(rows)} [limits]", sized_limits),
         Column("p", "p_adjusted", p_value),
         Column("", partial(_mark, marks=marks)),
     ]
@@ -495,9 +499,13 @@ def _tables_of_pairs(
     if len(ranks) > 2:
         tables.append(_rank_table(question, ranks, names, width))
     pairs = question.pairs
-    head = {_pair(row): row for row in question.head}
     if len(pairs) > MOST_PAIRS and not all_pairs:
-        decided = [pair for pair in pairs if head[pair].verdict != "unclear"] if ranks else pairs
+        # A model that lacks a task is compared on single tasks alone.
+        whole, of_tasks = grouped(question.head, _pair), grouped(question.rows, _pair)
+        decided = [
+            pair for pair in pairs
+            if any(row.verdict != "unclear" for row in whole.get(pair, of_tasks[pair]))
+        ] if ranks else pairs  # fmt: skip
         hidden = len(pairs) - len(decided)
         pairs = decided
         if hidden:
@@ -539,6 +547,8 @@ def _pair_tables(
     if against:
         columns.append(Column("Against", lambda pair: names[pair[0]], least=longest))
     one_metric = _one_metric(question)
+    effect = effect_title(question.rows)
+    shown_as = "" if effect == "Difference" else f"{effect.lower()} "
     (label, whole), *parts = [
         (_label(question, rows[0], one_metric=one_metric).strip(), {_pair(r): r for r in rows}.get)
         for rows in question.cells.values()
@@ -549,7 +559,7 @@ def _pair_tables(
         return "–" if row is None else sized_limits(row)
 
     columns += [
-        Column(f"{label} [limits]", shown),
+        Column(f"{label} {shown_as}[limits]", shown),
         Column("p", whole, lambda row: p_value(row and row.p_adjusted), right=False),
         Column("", whole, lambda row: _mark(row, marks) if row else "", right=False),
         *(Column(title, own, partial(_part, marks=marks), below=True) for title, own in parts),

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -48,6 +47,7 @@ from evalstats_plugin.report.text import (
     METRIC,
     Page,
     View,
+    effect_title,
     interval_title,
     number,
     page_view,
@@ -72,7 +72,7 @@ LEGEND = (
 )
 AT_ONCE = (
     " Intervals hold all true differences of a table or family at once; p, adj. and the verdict "
-    "belong to them: p is at most {alpha} exactly where 0 is outside. A limit next to a "
+    "belong to them: p is at most {alpha} exactly where {null} is outside. A limit next to a "
     "parenthesis, such as (0, is not in its interval."
 )
 ALONE = " Intervals, p and verdicts look at each pair alone."
@@ -116,7 +116,7 @@ def print_comparisons(
     file: TextIO,
     *,
     heading: str,
-    width: int | None,
+    width: int,
     all_pairs: bool = True,
     details: bool = False,
     explain: bool = False,
@@ -127,7 +127,6 @@ def print_comparisons(
     `details`, each task has a table of every pair with limits, p and P(better), and another of
     standard errors, correlations, wins and losses. With `explain` a legend says what all means.
     """
-    columns = width or shutil.get_terminal_size((80, 24)).columns
     of_tasks = [list(rows) for _, rows in groupby(results, lambda row: (row.task, row.metric))]
     ranks = [] if all_pairs else [ranks_of(rows) for rows in of_tasks]
     closing = [heading]
@@ -135,7 +134,7 @@ def print_comparisons(
     notes = report_text.note_lines(results)
     if ranks and all(ranks) and max(map(len, of_tasks)) > MOST_PAIRS:
         shown.append(Text(" ".join(answer(results.rows)), style="bold"))
-        shown += _rank_tables(ranks, columns)
+        shown += _rank_tables(ranks, width)
         closing.insert(0, _rank_legend(results))
         notes = [f"* {note}" for note in results.notes]
     elif details:
@@ -144,7 +143,7 @@ def print_comparisons(
         shown += [_comparison_table(rows, marks).terminal() for rows in of_tasks]
     else:
         marks, notes = _brief_notes(results)
-        shown += answer_tables(results.rows, marks, columns, all_pairs=all_pairs)
+        shown += answer_tables(results.rows, marks, width, all_pairs=all_pairs)
         if not explain:
             closing.insert(0, "Every limit and p: --details. What the words mean: --explain")
     if details:
@@ -223,7 +222,7 @@ def _rank_legend(results: Comparisons) -> str:
 def comparisons_markdown(results: Comparisons, heading: str) -> str:
     """Return one Markdown table, orders in words, the notes, a legend, and how it was made."""
     columns = (
-        *(_TASK, METRIC, *_PAIR, _N, _DIFFERENCE),
+        *(_TASK, METRIC, *_PAIR, _N, replace(_DIFFERENCE, title=effect_title(results.rows))),
         Column(interval_title(results.rows), limits, right=True),
         *(Column("p, adjusted", "p_adjusted", p_value), _PROBABILITY),
         *(Column("Verdict", "verdict"), Column("Method", "method")),
@@ -248,7 +247,7 @@ def print_items(
     *,
     comparisons: Comparisons,
     heading: str,
-    width: int | None,
+    width: int,
     explain: bool = False,
 ) -> None:
     """Print the comparison of two models with its outcomes, then the items on which they differ."""
@@ -377,11 +376,10 @@ def _comparison_table(rows: Sequence[Comparison], marks: Mapping[str, int]) -> T
     title += f", {counted(first.n_items, 'item')}" if len(sizes) == 1 else ""
     title += f", against {first.model_a}" if len(baselines) == 1 else ""
     title += ", lower is better" if first.higher_is_better is False else ""
-    measure = "Diff." if first.effect == "difference" else first.effect.capitalize()
     columns = (
         *(_PAIR if len(baselines) > 1 else [_MODEL]),
         *([_N] if len(sizes) > 1 else []),
-        replace(_DIFFERENCE, title=measure),
+        replace(_DIFFERENCE, title=_short_title(rows)),
         Column(interval_title(rows), limits),
         *(Column("p, adj.", "p_adjusted", p_value), _PROBABILITY),
         Column("Verdict", "verdict", style=lambda row: _STYLES.get(row.verdict, "dim")),
@@ -391,10 +389,14 @@ def _comparison_table(rows: Sequence[Comparison], marks: Mapping[str, int]) -> T
     return Table(title, rows, columns, caption="\n".join(lines))
 
 
+def _short_title(rows: Sequence[Comparison]) -> str:
+    return effect_title(rows).replace("Difference", "Diff.")
+
+
 def _details_table(rows: Sequence[Comparison]) -> Table:
     """Return differences with their standard errors, correlations and counts [Mil24]_."""
     columns = (
-        *(*_PAIR, replace(_DIFFERENCE, title="Diff.")),
+        *(*_PAIR, replace(_DIFFERENCE, title=_short_title(rows))),
         *(
             Column("Std. error", "std_error", fixed(4)),
             Column("Corr.", "correlation", fixed(2)),
@@ -426,7 +428,8 @@ def _legend(results: Comparisons) -> str:
     elif "screened, each pair alone" in procedures:
         text = LEGEND + SCREENED.format(alpha=alpha)
     else:
-        text = LEGEND + AT_ONCE.format(alpha=alpha)
+        null = {"Difference": "0"}.get(effect_title(results.rows), "no difference (1 of a ratio)")
+        text = LEGEND + AT_ONCE.format(alpha=alpha, null=null)
     priors = dict.fromkeys(row.prior for row in results if row.prob_better is not None)
     if not priors:
         return text
@@ -502,7 +505,12 @@ def _power(results: PowerRows, *, document: bool = False) -> Page:
     if results.parts:
         columns = (*_PARTS, report_text.marks_column(marks))
         whole = (_TASK, METRIC, *columns) if document else None
-        tables += report_text.tables_of(results.parts, _what_more_buys, columns, whole=whole)
+        tables += report_text.tables_of(
+            results.parts,
+            lambda part: f"{task_and_metric(part)}, what more would buy",
+            columns,
+            whole=whole,
+        )
         legend.append(PARTS_LEGEND)
     # Without tasks the notes are part of the sentences.
     tabled = (*rows, *results.parts) if any(row.task for row in rows) else ()
@@ -549,7 +557,8 @@ def _often(row: PowerRow) -> str:
 
 def _items(row: PowerRow) -> str:
     own = "" if row.design == "paired" else " of its own"
-    return f"{row.n_items or 0:,} items{own}"
+    n = row.n_items or 0
+    return f"{n:,} item{'s' * (n != 1)}{own}"
 
 
 def _plain(row: PowerRow) -> str:
@@ -596,10 +605,9 @@ def power_legend(rows: Sequence[PowerRow]) -> str:
 
 def _found(row: PowerRow) -> str:
     level = f"p ≤ {1 - row.confidence_level:.4g}"
-    models = row.n_models if row.quantity != "n_models" else 2
-    if (models or 2) <= 2:
+    n = 2 if row.quantity == "n_models" else row.n_models or 2
+    if n <= 2:
         return f"Found: {level}."
-    n = models or 2
     pairs = counted(n * (n - 1) // 2, "pair")
     return f"Found: {level}, allowing for {pairs} of {counted(n, 'model')}."
 
@@ -689,10 +697,6 @@ _PARTS = (
 )
 
 
-def _what_more_buys(part: VariancePart) -> str:
-    return f"{task_and_metric(part)}, what more would buy"
-
-
 def _marks(rows: Sequence[PowerRow | VariancePart], marks: Mapping[str, int]) -> str:
     return ",".join(dict.fromkeys(str(marks[note]) for row in rows for note in row.notes))
 
@@ -766,16 +770,22 @@ def rankings_over_values(results: Results[SliceComparison]) -> list[str]:
     return told
 
 
+_ALONE = {
+    "each pair alone": "Limits and p look at each pair alone",
+    "screened, each pair alone": "Limits look at each pair alone, p is screened for false "
+    "discoveries",
+}
+"""What limits and p-values of slices hold for by procedure, where it is not all at once."""
+
+
 def _compared_slices(results: Results[SliceComparison]) -> Page:
-    legend = (
-        "Limits and p hold for all slices and pairs of a task at once; inter.: p that the "
-        "difference is the same as on the other items of the task, adjusted alike."
-    )
+    held = "Limits and p hold for all slices and pairs of a task at once"
+    same = "as on the other items of the task, adjusted over all slices and pairs"
     if rankings := rankings_over_values(results):
-        legend = (
-            "Limits and p hold for all values and pairs of a task, of values like these for "
-            "all pairs; inter.: p that the difference is the same at all values."
-        )
+        held = "Limits and p hold for all values and pairs of a task, of values like these for all "
+        held, same = f"{held}pairs", "at all values"
+    held = _ALONE.get(results[0].procedure, held)
+    legend = f"{held}; inter.: p that the difference is the same {same}."
     marks, notes = _brief_notes(results)
     columns = [
         Column(results[0].by, "slice", least=8),

@@ -60,7 +60,7 @@ _SHORT = 12
 """Digits of the hash of a protocol that people see."""
 
 
-def print_gate(results: Gate, file: TextIO, *, heading: str, width: int | None) -> None:
+def print_gate(results: Gate, file: TextIO, *, heading: str, width: int) -> None:
     """Print the decision, a table for each candidate and metric, the notes and a legend.
 
     Of many rows those that pass are counted.
@@ -250,16 +250,18 @@ def gate_badge(results: Gate, form: Literal["svg", "json"]) -> str:
 def gate_junit(results: Gate) -> str:
     """Return JUnit XML: a test case for each candidate, task and metric.
 
-    A regression is a failure; what is inconclusive was skipped, with the reason.
+    A regression is a failure; what is inconclusive was skipped, with the reason. Logs that were
+    left out, without which all rows pass, are a case that was skipped.
     """
     n_failed = sum(row.decision == "regressed" for row in results)
     n_skipped = sum(row.decision == "inconclusive" for row in results)
+    left_out = results.decision == "inconclusive" and not n_skipped
     suite = ET.Element(
         "testsuite",
         name=visible(f"evalstats-plugin gate against {results.baseline}"),
-        tests=str(len(results)),
+        tests=str(len(results) + left_out),
         failures=str(n_failed),
-        skipped=str(n_skipped),
+        skipped=str(n_skipped + left_out),
     )
     if results.protocol:
         properties = ET.SubElement(suite, "properties")
@@ -270,6 +272,9 @@ def gate_junit(results: Gate) -> str:
         if row.decision != "pass":
             kind = "failure" if row.decision == "regressed" else "skipped"
             ET.SubElement(case, kind, message=visible(_of_row(row)))
+    if left_out:
+        case = ET.SubElement(suite, "testcase", classname="logs", name="logs that were left out")
+        ET.SubElement(case, "skipped", message=visible(sentence(results)))
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TextIO
@@ -44,21 +43,20 @@ def print_judged(
     file: TextIO,
     *,
     heading: str,
-    width: int | None,
+    width: int,
     explain: bool = False,
 ) -> None:
     """Print scores, then differences, agreement and bias, then the notes; or what all means."""
-    columns = width or shutil.get_terminal_size((80, 24)).columns
     marks = text.note_numbers(results.rows)
     names = short_names(list(dict.fromkeys(row.model for row in results)))
     shown: list[RenderableType] = [
-        table.terminal() for table in _scores(results.rows, marks, names, narrow=columns < WIDE)
+        table.terminal() for table in _scores(results.rows, marks, names, narrow=width < WIDE)
     ]
     closing = [LEGEND, *_legends(results)] if explain else ["What the words mean: --explain"]
     notes = text.note_lines(results)
     compared = results.differences
     if compared is not None:
-        shown += ["", *answer_tables(compared.rows, {}, columns)]
+        shown += ["", *answer_tables(compared.rows, {}, width)]
         of_pairs = [note for row in compared for note in row.notes if not note.startswith(DETAIL)]
         notes += [f"* {note}" for note in dict.fromkeys(of_pairs)]
     for table in (*_agreements(results.agreement, names), *_biases(results.bias, names)):

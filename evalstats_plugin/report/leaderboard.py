@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from itertools import groupby
+from itertools import chain, groupby
 from statistics import median
 from typing import TextIO
 
@@ -137,14 +137,14 @@ def print_table(
     file: TextIO,
     *,
     heading: str,
-    width: int | None,
+    width: int,
     percent: bool = False,
     digits: int | None = None,
 ) -> None:
     """Print the models with their overall score and as many columns as fit; then the notes."""
     layout = Layout(results, percent, digits)
     tables, hidden = _shown(layout).terminal_tables(
-        width or 80, longest_title=_LONGEST_TASK, most_lines=MOST_LINES
+        width, longest_title=_LONGEST_TASK, most_lines=MOST_LINES
     )
     more = f"{counted(hidden, 'more column')}: --format csv has all. " if hidden else ""
     closing = [more + _short_legend(layout), heading]
@@ -190,7 +190,8 @@ def _short_legend(layout: Layout) -> str:
         level = percent(layout.table.confidence_level)
         said.append(f"Rank: left open by {''.join(ranked)}, {level}.")
         said += ["Ties share a letter."] if layout.has_ties else []
-    said += ["*: may be the best."] if any(map(_may_be_first, layout.table)) else []
+    marked = (layout.cells(key).values() for key in layout.others)
+    said += ["*: may be the best."] if any(map(_may_be_first, chain(*marked))) else []
     return " ".join(said)
 
 

@@ -41,7 +41,9 @@ def sentence(rows: Sequence[NoiseRow]) -> str:
         shown.append(f"And {len(told) - len(shown)} more.")
     if still := [name for name in by_task if name not in moved]:
         shown.append(f"On {few(still)} no answer changed.")
-    tasks = grouped(rows, lambda row: row.task)
+    tasks = grouped([r for r in rows if r.std_error_more_items], lambda row: row.task)
+    if not tasks:
+        return " ".join(shown)
     gains = [task for task, own in tasks.items() if all(row.buy == "repeats" for row in own)]
     if len(gains) == len(tasks):
         shown.append("More repeats gain as much as more items, and need no new ones.")

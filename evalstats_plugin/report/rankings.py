@@ -160,13 +160,12 @@ def _whole(results: Ranking) -> list[str]:
 
 def _table(results: Ranking) -> Table:
     contests = results.fit.diagnostics.get("n_contests")
-    about = f", {contests:g} comparisons" if contests is not None else ""
+    about = f", {votes(contests)} comparisons" if contests is not None else ""
     rows = results.rows
-    method = f", {rows[0].method}" if rows else ""
     columns = (
         Column("Player", "player", least=6),
         Column(
-            "Elo" if rows and rows[0].scale == "elo" else "Rating",
+            "Elo" if rows[0].scale == "elo" else "Rating",
             lambda row: rating(row.mean, row.scale),
             right=True,
         ),
@@ -175,9 +174,18 @@ def _table(results: Ranking) -> Table:
         Column("Ranks", ranks),
         Column("P(best)", "prob_best", _probabilities_of(results)),
         Column("Letters", "letters", least=6),
-        Column("n", lambda row: f"{row.n_contests:.6g}", right=True),
+        Column("n", "n_contests", votes),
     )
-    return Table(f"{len(results)} players{about}{method}", rows, columns)
+    return Table(f"{len(results)} players{about}, {rows[0].method}", rows, columns)
+
+
+def votes(n: float, separator: str = "") -> str:
+    """Return a number of comparisons, which may count in parts, as it is written.
+
+    >>> votes(0.5), votes(1_234_567), votes(1_234_567, ",")
+    ('0.5', '1234567', '1,234,567')
+    """
+    return f"{n:{separator}.{'6g' if n < 100_000 else '0f'}}"
 
 
 def limits(row: RankedPlayer) -> str:

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Column as RichColumn
 from rich.table import Table as RichTable
@@ -32,7 +31,6 @@ from rich.text import Text
 
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.runtime.untrusted import (
-    csv_text,
     latex_text,
     markdown_link,
     markdown_text,
@@ -138,7 +136,7 @@ class Table:
 
     def terminal(self) -> RichTable:
         """Return the table as it is printed on lines of any width."""
-        table = titled(self.title)
+        table = _Table(self.title)
         for column in self.columns:
             table.add_column(
                 Text(printable(column.title)),
@@ -205,11 +203,19 @@ class Table:
 
     def _abreast(self, columns: Sequence[_Laid]) -> RichTable:
         """Return a table of columns that are not wrapped."""
-        table = titled("")
+        table = _Table("")
+        lines: list[list[Text]] = []
         for own in columns:
-            head = Text(printable(own.title))
-            table.add_column(head, justify="right" if own.is_right else "left", no_wrap=True)
-        for row, *cells in zip(self.rows, *(own.cells for own in columns), strict=True):
+            texts = list(map(printable, (own.title, *own.cells)))
+            # Rich would take the spaces in place of marks off the right.
+            room = max(map(_width, texts)) if own.is_right else 0
+            head, *cells = (
+                Text("\n".join(" " * (room - cell_len(line)) + line for line in text.split("\n")))
+                for text in texts
+            )
+            table.add_column(head, no_wrap=True)
+            lines.append(cells)
+        for row, *cells in zip(self.rows, *lines, strict=True):
             table.add_row(*cells, style=self.style(row))
         table.padding = (0, _GAP - 1, 0, 0)
         return table
@@ -297,18 +303,6 @@ class Table:
             .set_caption(escape(visible("; ".join(self.notes))))
         )
 
-    def csv(self) -> str:
-        """Return comma-separated values, not rounded; lists of strings are joined by "; "."""
-        rows = ({c.title: _joined(c.of(row)) for c in self.columns} for row in self.rows)
-        return csv_text(self.titles, rows)
-
-
-def _joined(value: Any) -> Any:
-    if not isinstance(value, (list, tuple)):
-        return value
-    parts = cast("Sequence[Any]", value)
-    return "; ".join(parts) if all(isinstance(part, str) for part in parts) else parts
-
 
 def latex_number(text: str) -> str:
     r"""Return numbers in LaTeX, where a hyphen is no minus sign.
@@ -375,15 +369,9 @@ def _widest(*columns: _Laid) -> int:
     return sum(max(map(cell_len, (own.title, *own.cells))) + _GAP for own in columns)
 
 
-def _text(cell: RenderableType) -> Text:
-    """Return the text of a cell."""
-    text = cell.text if isinstance(cell, _Line) else cell
-    return text if isinstance(text, Text) else Text(printable(str(text)))
-
-
 def _width(cell: RenderableType) -> int:
-    """Return the characters of the longest line of a cell."""
-    return max(map(cell_len, _text(cell).plain.split("\n")), default=0)
+    """Return the characters of the longest line of a cell, which is a `Text`."""
+    return max(map(cell_len, str(cell).split("\n")))
 
 
 def _widest_cell(column: RichColumn) -> int:
@@ -391,44 +379,28 @@ def _widest_cell(column: RichColumn) -> int:
     return max(column.min_width or 1, *map(_width, (column.header, *column.cells)))
 
 
-class _Line:
-    """A text that usually fits on its line: faster to lay out than one that may be wrapped."""
-
-    def __init__(self, text: Text) -> None:
-        self.text = text
-        self.width = cell_len(text.plain)
-        self.longest_word = max(map(cell_len, text.plain.split()), default=0)
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(self.longest_word, self.width)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self.width > options.max_width:
-            yield self.text
-            return
-        left = options.max_width - self.width if options.justify == "right" else 0
-        yield Segment(" " * left + self.text.plain)
-
-
 class _Table(RichTable):
-    """A table that prints strings as they are, never as markup.
+    """A compact table whose cells are `Text`, so that nothing in them is markup.
 
     Long names lose their middles where the line is too short for them. Where numbers do not fit
     even so, each row is printed below its titles.
     """
 
+    def __init__(self, heading: str) -> None:
+        super().__init__(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
+        self.heading = heading
+        """Above the table, which may be narrower."""
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table, or the rows below each other."""
-        width = self.width or options.max_width
+        width = options.max_width
         # Rich gives an empty column a character and a gap.
         while self.columns and not any(
             map(_width, (self.columns[-1].header, *self.columns[-1].cells))
         ):
             del self.columns[-1]
-        # A title may be longer than the table is wide.
-        title, self.title = self.title, None  # pyrefly: ignore[bad-override-mutable-attribute]
-        if title and str(title):
-            yield Text(str(title), style="bold")
+        if self.heading:
+            yield Text(self.heading, style="bold")
         if self._least_width() <= width:
             self._shorten_names(width)
             yield from super().__rich_console__(console, options)
@@ -439,10 +411,10 @@ class _Table(RichTable):
 
     def _stacked(self, row: Sequence[RenderableType], width: int) -> Iterator[RenderableType]:
         """Yield the cells of a row below each other; what does not fit goes below its title."""
-        heads = [_text(column.header).plain for column in self.columns]
+        heads = [str(column.header).strip() for column in self.columns]
         widest = max(map(cell_len, heads))
         for head, column, cell in zip(heads, self.columns, row, strict=True):
-            text = " ".join(_text(cell).plain.split())
+            text = " ".join(str(cell).split())
             # Numbers of notes have no title of their own.
             label = head or ("Notes" if text[:1].isdigit() else "")
             if not text:
@@ -495,14 +467,14 @@ class _Table(RichTable):
             short = self._short_names(column, widths[i])
             cells: list[RenderableType] = [
                 Text("\n".join(short[line] for line in text.plain.split("\n")), style=text.style)
-                for text in map(_text, column.cells)
+                for text in cast("Iterable[Text]", column.cells)
             ]
             self.columns[i] = replace(column, _cells=cells)
 
     @staticmethod
     def _short_names(column: RichColumn, width: int) -> dict[str, str]:
         """Return the names of a column, without their middles where they are wider."""
-        lines = dict.fromkeys(line for c in column.cells for line in _text(c).plain.split("\n"))
+        lines = dict.fromkeys(line for c in column.cells for line in str(c).split("\n"))
         short: dict[str, str] = {}
         # Names of one depth differ in more than how far they are indented.
         for indent, own in grouped(lines, lambda x: len(x) - len(x.lstrip())).items():
@@ -517,29 +489,6 @@ class _Table(RichTable):
         widths = range(max(column.min_width, _width(column.header)), _widest_cell(column))
         fits = (max(map(cell_len, self._short_names(column, w).values())) <= w for w in widths)
         return next((w for w, fit in zip(widths, fits, strict=True) if fit), _widest_cell(column))
-
-    def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
-        """Add a row; strings are printed as they are."""
-        texts = [Text(printable(cell)) if isinstance(cell, str) else cell for cell in cells]
-        super().add_row(*(self._fast(text) for text in texts), **more)
-
-    @staticmethod
-    def _fast(cell: RenderableType | None) -> RenderableType | None:
-        if not isinstance(cell, Text) or cell.style or cell.spans or "\n" in cell.plain:
-            return cell
-        return _Line(cell)
-
-
-def titled(title: str) -> RichTable:
-    """Return an empty compact table that prints strings as they are."""
-    return _Table(
-        title=Text(title, style="bold"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=0,
-    )
 
 
 class Link(NamedTuple):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO, TypeVar, cast
 
 from rich.console import RenderableType
@@ -27,7 +27,13 @@ from rich.text import Text
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import few
 from evalstats_plugin.report.tables import Column, Table, fixed
-from evalstats_plugin.runtime.untrusted import json_text, markdown_text, printable, terminal
+from evalstats_plugin.runtime.untrusted import (
+    csv_text,
+    json_text,
+    markdown_text,
+    printable,
+    terminal,
+)
 from evalstats_plugin.scores.findings import PROBLEMS, Finding, Findings
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
@@ -41,7 +47,7 @@ def print_all(
     closing: Sequence[str],
     *,
     file: TextIO,
-    width: int | None,
+    width: int,
 ) -> None:
     """Print tables or sentences, then notes, then closing paragraphs."""
     console = terminal(file=file, width=width, highlight=False, emoji=False)
@@ -208,6 +214,12 @@ def interval_title(rows: Sequence[Any]) -> str:
     return f"{percent(rows[0].confidence_level if rows else 0.95)} interval"
 
 
+def effect_title(rows: Iterable[Any]) -> str:
+    """Return the title of a column of differences, or of what rows have instead: ratios."""
+    effects = dict.fromkeys(getattr(row, "effect", "difference") for row in rows)
+    return " or ".join(effects).capitalize() or "Difference"
+
+
 METRIC = Column("Metric", lambda row: short_metric(row.metric))
 """The metric of a row in a table of several, without lm-eval's default filter."""
 
@@ -264,6 +276,8 @@ def shown_table(results: Results[Any]) -> Table:
             )
         elif name == "rank_high" or not name.endswith("high") or f"{name[:-4]}low" not in names:
             title = _TITLES.get(name, name.replace("_", " ").capitalize())
+            if name == "difference":
+                title = effect_title(rows)
             if name.endswith("_std_error") and name.removesuffix("_std_error") in names:
                 title = "± s.e."
             values = [getattr(row, name) for row in rows]
@@ -305,8 +319,16 @@ def to_json(results: Results[Any], about: Mapping[str, Any], **more: Any) -> str
 def to_csv(results: Results[Any]) -> str:
     """Return comma-separated values, a row per result; lists of strings are joined by "; "."""
     names = results.columns or [field.name for field in fields(ScoreInterval)]
-    columns = [Column(name, itemgetter(name)) for name in names]
-    return Table("", results.to_dict(), columns).csv()
+    return csv_text(
+        names, ({name: _joined(row[name]) for name in names} for row in results.to_dict())
+    )
+
+
+def _joined(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    parts = cast("list[Any]", value)
+    return "; ".join(parts) if all(isinstance(part, str) for part in parts) else parts
 
 
 class View(NamedTuple):
@@ -367,7 +389,7 @@ def page_view(
     def notes(shown: Page, results: Results[Any]) -> Sequence[str]:
         return [f"* {note}" for note in results.notes] if shown.said is None else shown.said
 
-    def print_page(results: Results[Any], file: TextIO, *, heading: str, width: int | None) -> None:
+    def print_page(results: Results[Any], file: TextIO, *, heading: str, width: int) -> None:
         shown = page(results)
         first = [Text(printable(shown.answer), style="bold")] if shown.answer else []
         tables = [table.terminal() for table in shown.tables]

@@ -1,6 +1,6 @@
 """Infrastructure for every package: files, worker processes, devices, lazy loading.
 
-* `files`: atomic writes, JSON, signed Parquet;  `opened`: files that are opened once
+* `files`: JSON, signed Parquet, files that are opened once;  `writing`: atomic writes
 * `workers`: parallel maps (processes, Dask) and progress reports
 * `torch`: devices, Cholesky factors, Pólya–Gamma draws
 * `untrusted`: text from logs, made harmless for terminals, tables, documents and paths

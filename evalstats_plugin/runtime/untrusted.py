@@ -233,7 +233,7 @@ def markdown_link(text: str, url: str) -> str:
 
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}", "…": r"\ldots{}", "–": "--",
+    "^": r"\textasciicircum{}", "|": r"\textbar{}", "…": r"\ldots{}", "–": "--",
     "<": r"\textless{}", ">": r"\textgreater{}", "½": r"$\frac{1}{2}$", "±": r"$\pm$",
     "≥": r"$\geq$", "≤": r"$\leq$", "−": "$-$", "×": r"$\times$", "√": r"$\surd$", "²": "$^2$",
     **{letter: f"\\{letter}" for letter in "#$%&_"},
@@ -245,6 +245,8 @@ def latex_text(text: str) -> str:
 
     >>> latex_text("a_b \\input{x} 50 %")
     'a\\_b \\textbackslash{}input\\{x\\} 50 \\%'
+    >>> print(latex_text("leaderboard|arc"))
+    leaderboard\textbar{}arc
     """
     return "".join(_LATEX.get(letter, letter) for letter in visible(text).replace("\n", " "))
 

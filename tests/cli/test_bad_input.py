@@ -13,7 +13,9 @@ from click.testing import CliRunner
 
 from evalstats_plugin.cli import main
 
-LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+LOGS = FIXTURES / "logs" / "lm_eval"
+VOTES = FIXTURES / "data" / "drinks" / "comparisons.json"
 M2 = LOGS / "0.4.13" / "out" / "models__m2"
 
 Run = Callable[..., "CompletedProcess[str]"]
@@ -196,11 +198,43 @@ def test_an_impossible_confidence_level(run: Run, level: str) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--bounds", "acc=1"), ("--bounds", "acc"), ("--bounds", "acc=1,0"), ("--prior", "1")],
+    [
+        *(("--bounds", "acc=1"), ("--bounds", "acc"), ("--bounds", "acc=1,0")),
+        *(("--bounds", "acc=nan,1"), ("--prior", "1"), ("--prior", "0,1"), ("--prior", "nan,1")),
+    ],
 )
 def test_a_malformed_option(run: Run, option: str, value: str) -> None:
     """The right form is shown."""
     _refused(run("report", M2, option, value), option, "write it like")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("report", M2, "--population", "²"), "--population '²' is not a number of items"),
+        (("irt", "fit", M2, "--dimensions", "²"), "--dimensions '²' is not a number of dimensions"),
+        (("adapt", "simulate", "--bank", "b", "--items", "²"), "--items '²' is not a list"),
+        (("report", M2, "--control-variate", "--derive", "f1"), "--control-variate and --derive"),
+        (("compare", M2, "--by", "x", "--family", "run"), "--by and --family"),
+        (("compare", M2, "--items", "--details"), "--items and --details"),
+        (("annotate", M2, "--strip", "--in-place", "-t", "es_mc"), "--strip and --task"),
+        (("rank", "leaderboard", VOTES, "--anchor", "tea=nan"), "'nan', which is no number"),
+    ],
+)
+def test_no_option_is_passed_over_or_breaks_a_command(
+    run: Run, arguments: tuple[str | Path, ...], problem: str
+) -> None:
+    """Digits of other scripts, numbers that are none, and options that others leave no room for."""
+    _refused(run(*arguments), problem)
+
+
+def test_annotate_and_noise_offer_no_option_that_they_do_not_use(run: Run) -> None:
+    """Tables are not annotated, and all runs have their noise."""
+    offered = {name: run(name, "--help-all").stdout for name in ("annotate", "noise")}
+
+    assert "--mapping" not in offered["annotate"]
+    assert "--missing-code" not in offered["annotate"]
+    assert "--runs" not in offered["noise"]
 
 
 def test_an_output_that_cannot_be_written(run: Run, copy: Path) -> None:

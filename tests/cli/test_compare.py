@@ -118,6 +118,26 @@ def test_flipped_items_fit_eighty_columns(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    ("correction", "said"),
+    [
+        ("simultaneous", "Limits and p hold for all slices and pairs of a task at once; inter"),
+        ("none", "Limits and p look at each pair alone; inter"),
+        ("bh", "Limits look at each pair alone, p is screened for false discoveries; inter"),
+    ],
+)
+def test_the_legend_of_slices_follows_the_correction(
+    run: Run, tmp_path: Path, correction: str, said: str
+) -> None:
+    """It said "at once" of limits that were of each pair alone."""
+    table = tmp_path / "scores.csv"
+    rows = [f"{m},{i},{(i + m) * i % 3 % 2},{'ab'[i % 2]}" for m in range(2) for i in range(20)]
+    table.write_text("\n".join(["model,item,acc,lang", *rows]))
+    done = run("compare", table, "--by", "lang", "--correction", correction)
+
+    assert said in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
     ("more", "problem"),
     [
         ((), "there are 3 (models/m0, models/m1, models/m2): name them with --models A,B"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -79,6 +80,22 @@ def test_junit_has_a_case_for_each_comparison(run: Run, tmp_path: Path) -> None:
     messages = [str(failure.get("message")) for failure in suite.iter("failure")]
     assert suite.get("failures") == str(len(messages))
     assert any(text.startswith("es_group acc -0.6311 [") for text in messages)
+
+
+def test_junit_is_not_green_where_logs_were_left_out(run: Run, tmp_path: Path) -> None:
+    """All rows pass, and the decision is inconclusive: one more case was skipped."""
+    logs, file = tmp_path / "logs", tmp_path / "gate.xml"
+    shutil.copytree(LOGS / "models__m1", logs / "m1")
+    shutil.copytree(LOGS / "models__m2", logs / "m2")
+    (logs / "m2" / "results_2030-01-01T00-00-00.000000.json").write_text("{")
+    options = ("--baseline", "models/m1", "-t", "es_mc", "-m", "acc", "--skip-broken")
+    done = run("gate", logs, *options, "--junit", file)
+
+    suite = ET.parse(file).getroot()  # noqa: S314 - our own file
+    assert 4 == done.returncode
+    assert (suite.get("tests"), suite.get("skipped")) == ("2", "1")
+    (skipped,) = suite.iter("skipped")
+    assert "no drop is shown, but logs were left out" in str(skipped.get("message"))
 
 
 def test_a_comment_shows_what_failed_and_folds_the_rest_away(run: Run) -> None:

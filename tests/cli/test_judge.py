@@ -71,9 +71,36 @@ def test_labels_may_be_lines_of_json(tmp_path: Path) -> None:
     assert [Label("3", 0.5)] == read_labels(str(file))
 
 
+@pytest.mark.parametrize("mark", ["\n", "\r\n", "\x0c", "\x85", "\u2028"])
+def test_texts_of_files_may_hold_any_line_end(tmp_path: Path, mark: str) -> None:
+    """Lines of a text were run together, and what followed other line ends was a row of its own."""
+    name = f"a{mark}b"
+    table, lines = tmp_path / "labels.csv", tmp_path / "labels.jsonl"
+    table.write_bytes(f'item,score\n"{name}",1\n'.encode())
+    lines.write_text(json.dumps({"item": name, "score": 1}, ensure_ascii=False) + "\n")
+
+    assert [Label(name, 1.0)] == read_labels(str(table)) == read_labels(str(lines))
+
+
+def test_answers_to_label_are_no_formulas_where_people_open_them(run: Run, tmp_path: Path) -> None:
+    """A spreadsheet would make 2 of =1+1; the apostrophe that marks a text is taken off again."""
+    table, file = tmp_path / "verdicts.csv", tmp_path / "next.csv"
+    rows = [f"{model},=1+{i},{i % 2}" for i in range(9) for model in ("a", "@b")]
+    table.write_text("\n".join(["model,item,gpt", *rows]))
+    run("judge", "label", table, "--judge", "gpt", "--to", file, "--next", "18")
+
+    lines = file.read_text().splitlines()[1:]
+    assert 18 == len(lines)
+    assert all(line.startswith(("'=1+", "'@b")) for line in lines)
+    file.write_text(file.read_text().replace(",,", ",1,"))
+    assert {"=1+0", "=1+8"} <= {label.item for label in read_labels(str(file))}
+    assert {"a", "@b"} == {label.model for label in read_labels(str(file))}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
+        ("a.csv", f"item,score\n{'x' * 200_000},1", "labels cannot be read as CSV"),
         ("a.csv", "id,score\n1,1", "record 1 has the fields 'id', 'score': each needs"),
         ("a.csv", "item,score\n1,good", "record 1: score 'good' is not a number"),
         ("a.csv", "item,score\n1,1\n1,0", "record 2: item '1' has a second label"),
@@ -88,7 +115,7 @@ def test_what_is_wrong_with_a_file_is_said(
     file = tmp_path / name
     file.write_text(text)
 
-    with pytest.raises(LogError, match=f"{name}, {message}"):
+    with pytest.raises(LogError, match=f"{name}[,:] {message}"):
         read_labels(str(file))
 
 

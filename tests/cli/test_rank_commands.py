@@ -364,6 +364,13 @@ def test_a_program_judges_and_unclear_replies_are_told(
     assert "tea" not in session.names[int(session.contests().wins().sum(axis=1).argmax())]
 
 
+def test_a_judge_that_skips_every_pair_has_spent_no_budget(call: Call, items: Path) -> None:
+    """The command said that it had, after a tenth of the questions."""
+    done = call("judge", items, "--command", "echo skip", "--seed", 1)
+
+    assert done.stderr.splitlines()[-1].endswith("(every pair was skipped)")
+
+
 def test_a_model_judges_through_the_harness_that_can_ask_it(
     call: Call, items: Path, tmp_path: Path, installed: Callable[[str, str], None]
 ) -> None:

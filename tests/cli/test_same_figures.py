@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import evalstats_plugin as es
+from evalstats_plugin.report.html.board import STEP
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 TASK = (LOGS, "-t", "es_mc", "-m", "acc")
@@ -65,7 +66,7 @@ def _scores_of_page(page: Path) -> Figures:
     [column] = data["board"]["columns"]
     return {
         model: [
-            *(round(column[name][k] * column["step"], 4) for name in SCORE[:3]),
+            *(round(column[name][k] * STEP, 4) for name in SCORE[:3]),
             float(column["best"][k]),
             float(column["worst"][k]),
         ]
@@ -79,7 +80,7 @@ def _pairs_of_page(page: Path) -> Figures:
     [column] = data["board"]["columns"]
     pairs = column["pairs"]
     numbers = [
-        np.frombuffer(b64decode(pairs[name]), "<i2") * column["step"]
+        np.frombuffer(b64decode(pairs[name]), "<i2") * STEP
         for name in ("difference", "low", "high", "low_single", "high_single")
     ]
     verdicts = np.frombuffer(b64decode(pairs["verdict"]), "i1").tolist()

@@ -12,6 +12,9 @@ from subprocess import CompletedProcess
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
+
+from evalstats_plugin.cli import main
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 GROUP = (LOGS, "-t", "es_group_unw", "-m", "acc")
@@ -28,6 +31,21 @@ def test_the_table_fits_eighty_columns(run: Run) -> None:
     assert "   1  models/m2  0.598 [0.505, 0.686]   a " in done.stdout
     assert "es_mul…_like" in done.stdout
     assert "Overall: mean of 11 columns (513 items), each counting the same." in done.stdout
+
+
+def test_a_wide_terminal_has_one_line_for_each_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns went below as if every terminal had eighty."""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    lines = CliRunner().invoke(main, ["table", str(LOGS), "-q"]).stdout.splitlines()
+
+    assert 1 == sum("models/m2  0." in line and line.count(".") > 10 for line in lines)
+
+
+def test_a_mark_that_nothing_has_is_not_explained(run: Run) -> None:
+    """The only column has ranks beside it, and no stars."""
+    assert "may be the best" not in run("table", LOGS, "-t", "es_mc", "-m", "acc").stdout
 
 
 @pytest.fixture

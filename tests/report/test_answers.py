@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 import evalstats_plugin as es
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.report.answers import answer, questions, short_names
-from evalstats_plugin.report.comparisons import print_comparisons
+from evalstats_plugin.report.comparisons import comparisons_markdown, print_comparisons
+from evalstats_plugin.report.text import rows_latex
 
 NAMES = (
     "a",
@@ -38,13 +40,29 @@ def drawn(seed: int) -> Comparisons:
     matrix = es.ResponseMatrix.from_array(scores, models=NAMES[:n], tasks=tasks, metric="acc")
     baseline = NAMES[0] if rng.random() < 0.4 else None
     correction = str(rng.choice(["simultaneous", "none", "stepdown"]))
-    return es.compare(matrix, baseline=baseline, correction=correction, rng=seed)  # pyright: ignore[reportArgumentType]
+    return es.compare(matrix, baseline=baseline, correction=correction, rng=seed)
 
 
 def printed(results: Comparisons, width: int, **more: bool) -> list[str]:
     file = io.StringIO()
     print_comparisons(results, file, heading="made so", width=width, **more)
     return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_model_that_lacks_a_task_is_among_many_pairs(*, ahead: bool) -> None:
+    """Beside the whole, in which it does not take part, where it differs on a task that it has."""
+    rng = np.random.default_rng(1)
+    scores = rng.integers(0, 2, (6, 60)).astype(float)
+    scores[0, :30], scores[0, 30:] = (1.0 if ahead else scores[1, :30]), np.nan
+    matrix = es.ResponseMatrix.from_array(
+        scores, models=[f"m{i}" for i in range(6)], tasks=np.repeat(["t", "u"], 30).tolist()
+    )
+
+    lines = printed(es.compare(matrix), 80, all_pairs=False)
+
+    assert any(re.match(r"m\d +m0 ", line) for line in lines) == ahead
+    assert any("that cannot be told apart: --all-pairs" in line for line in lines)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -169,6 +187,31 @@ def test_the_better_model_comes_first_also_where_lower_is_better() -> None:
     (text,) = answer([_row(difference=0.1, low=0.01, high=0.2)])
     assert text.startswith("a is better than b on t err (30 items): 0.5000 against 0.4000")
     assert "a difference of 0.1000 (95 % limits 0.0100 to 0.2000), lower being better" in text
+
+
+def test_what_is_possible_is_said_of_pairs_that_all_have_limits() -> None:
+    """And not "either way": limits need not be as far from 0 on both sides."""
+    given = {"p_adjusted": 0.6, "low": -0.01, "high": 0.3, "higher_is_better": None}
+    rows = [_row(model_b=name, **given) for name in "bc"]
+
+    assert answer(rows)[0].endswith("(a difference of up to 0.3000 is possible).")
+    rows[1] = replace(rows[1], low=None, high=None)
+    assert answer(rows)[0].endswith("b, c cannot be told apart.")
+
+
+def test_ratios_are_not_called_differences() -> None:
+    """Titles of all forms name them, beside the differences of scores that have no ratio."""
+    ratio = _row(effect="ratio", difference=1.5, low=1.2, high=1.9, higher_is_better=None)
+    other = _row(task="u", metric="reward", higher_is_better=None)
+    for rows, title in (((ratio,), "Ratio"), ((ratio, other), "Ratio or difference")):
+        results = Comparisons(rows)
+        markdown = comparisons_markdown(results, "")
+        latex = rows_latex(results)
+
+        assert f"{title} [limits]" in str(results)
+        assert f"| {title} |" in markdown
+        assert f"& {title} &" in latex
+        assert "exactly where no difference (1 of a ratio) is outside" in markdown
 
 
 def test_printing_and_notebooks_begin_with_the_answer() -> None:

@@ -204,6 +204,28 @@ def test_first_sentence_says_what_the_table_says(visit: Open) -> None:
     assert re.search(r"m0 scores [\d.]+ of 100 \(limits [\d.]+ to [\d.]+\)", one)
 
 
+def test_sentences_hold_where_models_share_no_items_or_lower_is_better() -> None:
+    """They named nobody, called the lowest score the highest, and missed a mean that none has."""
+    scores = np.full((3, 60), np.nan)
+    scores[:2, :30] = _abilities(2, 30).scores[:, :, 0]
+    scores[2, 30:] = scores[0, :30]
+    shared_by_two = to_html(_page(_set(ResponseMatrix.from_array(scores, metric="acc"))))
+    assert "it was not compared with every other model." in shared_by_two
+
+    errors = np.full((2, 60), np.nan)
+    errors[0, :30], errors[1, 30:] = 0.2, 0.5
+    apart = to_html(_page(_set(ResponseMatrix.from_array(errors, metric="brier_score"))))
+    assert "has the lowest score, 20.0 of 100" in apart
+
+    lacking = np.random.default_rng(0).random((3, 60)) * np.repeat([9.0, 1.0], 30)
+    lacking[2, :30] = np.nan
+    tasks = ["t"] * 30 + ["u"] * 30
+    scales = to_html(_page(_set(ResponseMatrix.from_array(lacking, tasks=tasks, metric="reward"))))
+    assert "so no overall score is made" in scales
+    assert "Some models have no overall score." not in scales
+    assert "rest on the one pair (95 %)" in scales
+
+
 def test_distrust_names_missing_items_and_those_nobody_solves() -> None:
     """With how many, of whom, and what the rest of the task shows."""
     scores = _abilities(12, 50, n_tasks=2).scores[:, :, 0].copy()
@@ -295,13 +317,30 @@ def test_what_is_shown_as_zero_has_no_sign(html: str, visit: Open) -> None:
     shares, other = (
         page.evaluate(
             "(c) => [-250, -6, -4, 0, 4, 6, null].map((x) => points(c, x, true))",
-            {"share": share, "step": 0.5},
+            {"share": share},
         )
         for share in (True, False)
     )
 
     assert shares == ["−2.5", "−0.1", "0.0", "0.0", "0.0", "+0.1", "–"]
-    assert other == ["−125", "−3", "−2", "0", "+2", "+3", "–"]
+    assert other == ["−250", "−6", "−4", "0", "+4", "+6", "–"]
+
+
+def test_scores_far_apart_keep_their_digits(visit: Open) -> None:
+    """In steps of the largest number, scores of 15 and 20 were 0 beside one of ten million."""
+    spread = np.random.default_rng(0).uniform(0.8, 1.2, 40)
+    scores = np.array([[20.0], [15.0], [1e7]]) * spread
+    models = ["good", "better", "broken"]
+    responses = _set(ResponseMatrix.from_array(scores, models=models, metric="rmse"))
+    page = visit(to_html(_page(responses)), "#view=compare&a=better&b=good")
+
+    (row,) = (r for r in compare(responses, rng=0) if {r.model_a, r.model_b} == {"good", "better"})
+    difference = f"{abs(row.difference or 0):.3g}"
+    assert f"better is better than good by {difference} (limits" in page.inner_text("main")
+    cells = _column(page, "pair", "A") + _column(page, "pair", "B")
+    assert cells == [f"{15 * spread.mean():.3g}", f"{20 * spread.mean():.3g}"]
+    ahead = [_column(page, "pair", f"{side} ahead") for side in "AB"]
+    assert sorted(ahead) == [["0"], ["40"]]
 
 
 def test_flipped_items_are_those_of_the_scores(visit: Open) -> None:

@@ -89,7 +89,7 @@ def _unpacked(letters: str, bits: int, n: int) -> list[int]:
 
 @pytest.mark.parametrize(("n_values", "bits"), [(1, 1), (2, 2), (7, 3), (8, 6), (63, 6), (64, 12)])
 def test_answers_survive_their_packing(n_values: int, bits: int) -> None:
-    """In as few bits as the number of values and "missing" take; many values nearly."""
+    """In as few bits as the number of values and "missing" take."""
     rng = np.random.default_rng(n_values)
     scores = (
         np.concatenate([np.arange(n_values), rng.integers(0, n_values, 1000 - n_values)]).reshape(
@@ -104,7 +104,17 @@ def test_answers_survive_their_packing(n_values: int, bits: int) -> None:
     back = np.array([[values[c - 1] if c else np.nan for c in row] for row in rows])
 
     assert found == bits
-    np.testing.assert_allclose(back, scores, atol=n_values / 7 / 8188 if bits == 12 else 1e-12)
+    np.testing.assert_allclose(back, scores, atol=1e-12)
+
+
+def test_of_very_many_values_those_far_apart_stay_different() -> None:
+    """In even steps from the least to the greatest, 15 and 20 were one score beside 1e7."""
+    scores = np.append(1e7 + np.arange(3000.0), [15.0, 20.0])[None]
+    values, bits = packing(scores)
+
+    assert (bits, len(values)) == (12, 3002)
+    assert codes(scores, values)[0, -2] < codes(scores, values)[0, -1]
+    assert 4095 == len(packing(np.arange(20_000.0)[None])[0])
 
 
 def test_of_too_many_items_the_flagged_are_kept() -> None:

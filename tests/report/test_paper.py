@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import evalstats_plugin as es
+from evalstats_plugin.cli import main
 from evalstats_plugin.errors import SelectionError, WriteError
 from evalstats_plugin.report.paper import folder
 from evalstats_plugin.report.paper.folder import macro_words
@@ -84,6 +86,47 @@ def test_one_model_has_no_comparison_and_a_wrong_baseline_is_named(tmp_path: Pat
     with pytest.raises(SelectionError, match="no model is called 'Modle'"):
         es.paper(_data(), tmp_path / "three", baseline="Modle")
     assert not (tmp_path / "three").exists()
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        ("a", "the model with the best score (a), on the items that both answered; positive: "),
+        ("e", "(e), on the items that both answered; lower scores are better, so negative: "),
+        ("ae", "the first of the table, on the items that both answered; positive: the named model "
+         "is ahead, negative where lower scores are better (e). "),
+    ],
+)  # fmt: skip
+def test_the_caption_says_whom_a_sign_favours(tmp_path: Path, metrics: str, said: str) -> None:
+    """A difference of errors below 0 is ahead; no model has the highest score of two scales."""
+    parts = [
+        part
+        for name in metrics
+        for part in _scored(name, {"a": "acc", "e": "brier_score"}[name]).to_responses()
+    ]
+    es.paper(parts, tmp_path)
+
+    assert said in (tmp_path / "compare.tex").read_text()
+
+
+def _scored(task: str, metric: str) -> es.ResponseMatrix:
+    scores = np.random.default_rng(1).random((3, 40)) / [[1], [2], [3]]
+    return es.ResponseMatrix.from_array(scores, tasks=[task] * 40, metric=metric)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_readme_has_the_command_that_wrote_the_folder(tmp_path: Path) -> None:
+    """With its options, without which the same logs give other files."""
+    table = tmp_path / "scores.csv"
+    table.write_text("model,item,acc\n" + "".join(f"m{i % 2},{i // 2},1\n" for i in range(20)))
+    typed = [str(table), "-o", str(tmp_path / "paper"), "--percent", "--seed", "3"]
+
+    done = CliRunner().invoke(main, ["paper", *typed, "-q"])
+
+    assert (done.exit_code, done.stderr) == (0, "")
+    command = f"    evalstats-plugin paper {' '.join(typed)}\n"
+    assert command in (tmp_path / "paper" / "README.md").read_text()
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -121,7 +121,7 @@ def test_names_from_logs_are_escaped_in_notebooks_and_papers() -> None:
 
     assert "<script>" not in rows._repr_html_() + rows.to_markdown() + rows.style().to_html()
     assert r"\input" not in rows.to_latex()
-    assert r"\textbackslash{}input\{a\}|b" in rows.to_latex()
+    assert r"\textbackslash{}input\{a\}\textbar{}b" in rows.to_latex()
     assert r"\|b" in rows.to_markdown()
 
 

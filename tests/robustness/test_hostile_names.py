@@ -468,7 +468,7 @@ def _check_csv(text: str) -> None:
 
 
 LATEX = (
-    r"\\(textbackslash|textasciitilde|textasciicircum|textless|textgreater|ldots|addlinespace|textbf"
+    r"\\(textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar|ldots|addlinespace|textbf"
     r"|[{}#$%&_\\])"
 )
 """What our tables hold of LaTeX."""

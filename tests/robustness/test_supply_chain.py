@@ -135,7 +135,7 @@ def test_what_decides_whether_a_build_is_green_is_pinned() -> None:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     pinned = {r.partition("==")[0] for r in groups["dev"] if isinstance(r, str) and "==" in r}
 
-    assert {"inspect-ai", "lm-eval", "pyright", "ruff"} <= pinned
+    assert {"inspect-ai", "lm-eval", "pyrefly", "ruff", "ty"} <= pinned
     assert "torch==" in (ROOT / "constraints.txt").read_text()
 
 

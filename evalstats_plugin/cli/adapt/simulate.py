@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from evalstats_plugin.cli.adapt.options import RULES, Planning, bank
 from evalstats_plugin.cli.shell import shared
-from evalstats_plugin.cli.shell.options import Name, Parsed, command, takes, under
+from evalstats_plugin.cli.shell.options import Name, Parsed, command, count_in, takes, under
 from evalstats_plugin.cli.shell.running import Output, Run, on_logs, output, progress_on_work
 from evalstats_plugin.errors import SelectionError
 
@@ -15,11 +15,11 @@ _drawn = under("What is simulated")
 
 def parse_numbers(text: str) -> tuple[int, ...]:
     """Read numbers above 0 with commas between them."""
-    parts = text.split(",")
-    if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+    numbers = {count_in(part.strip()) for part in text.split(",")}
+    if None in numbers:
         msg = f"--items {text!r} is not a list of numbers above 0: write it like --items 10,25,50"
         raise SelectionError(msg)
-    return tuple(sorted({int(part) for part in parts}))
+    return tuple(sorted(filter(None, numbers)))
 
 
 @dataclass(frozen=True, kw_only=True)

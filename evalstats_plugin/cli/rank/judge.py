@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from contextlib import suppress
@@ -129,7 +130,10 @@ def _about(judged: JudgingResult, session: Session, words: str) -> list[str]:
         lines.append(f"this judge so far: {judged.tokens:,} tokens, cost {judged.cost:.4g}")
     if judged.n_retries:
         lines.append(f"failed questions that were asked again: {judged.n_retries}")
+    n_skipped = len({answer.pair for answer in session.skipped})
     ended = "reached" if judged.reached else "budget spent"
+    if not judged.reached and n_skipped == math.comb(len(session.names), 2):
+        ended = "every pair was skipped"
     return [*lines, f"{words}: {100 * judged.certainty:.0f} % ({ended})"]
 
 

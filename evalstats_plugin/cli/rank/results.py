@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +35,7 @@ from evalstats_plugin.cli.shell.running import (
     progress_on_work,
 )
 from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.runtime.files import number_in
 from evalstats_plugin.runtime.untrusted import echo, echo_data, json_text
 
 if TYPE_CHECKING:
@@ -260,11 +263,10 @@ def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None
 
 
 def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        msg = f"--anchor ends in {text!r}, which is no number: write MODEL=1000"
-        raise SelectionError(msg) from None
+    with suppress(ValueError):
+        if isfinite(number := number_in(text)):
+            return number
+    raise SelectionError(f"--anchor ends in {text!r}, which is no number: write MODEL=1000")
 
 
 @command(

@@ -203,7 +203,10 @@ class IrtOptions:
         "mcmc, … and those of --over; may be repeated.",
         default=(), metavar="NAME,...",
     )  # fmt: skip
-    device: str = shared.device()
+    device: str = under(INTERVALS)(
+        "Where to compute; auto: on CUDA if there is one.",
+        default="auto", type=click.Choice(["auto", "cpu", "cuda"]),
+    )  # fmt: skip
     seed: int = shared.seed()
     baseline: str | None = shared.baseline()
     save: str | None = shared.file(

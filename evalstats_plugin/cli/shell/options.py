@@ -18,6 +18,7 @@ are records too; the type of a field decides the type of its option::
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -62,6 +63,10 @@ INTERVALS, OUTPUT, READ = "Confidence intervals", "Output", "Input"
 
 ALL = "evalstats-plugin.help-all"
 """Whether a context's help lists every option."""
+
+
+ARGUMENTS = "evalstats-plugin.arguments"
+"""What was typed after the command's name, in a context."""
 
 
 MOST_LISTED = 14
@@ -238,6 +243,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse; for an option that does not exist the message names the closest one."""
+        ctx.meta[ARGUMENTS] = tuple(args)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -414,15 +420,32 @@ def parse_population(text: str) -> int | str:
 def _number_or(text: str, word: str, things: str, option: str = "") -> int | str:
     if text == word:
         return text
-    if not text.isdigit() or int(text) == 0:
+    number = count_in(text)
+    if number is None:
         what = f"--{option or things} {text!r} is not a number of {things}"
         raise SelectionError(f"{what}: give one, or {word!r}")
-    return int(text)
+    return number
 
 
-def parse_pair(
-    text: str, option: str = "--prior", example: str = "--prior 1,1"
-) -> tuple[float, float]:
+def count_in(text: str) -> int | None:
+    """Return the whole number above 0 that a text stands for; None for another text.
+
+    >>> count_in("25"), count_in("0"), count_in("2.5"), count_in("²")
+    (25, None, None, None)
+    """
+    return (int(text) or None) if re.fullmatch("[0-9]{1,18}", text) else None
+
+
+def parse_prior(text: str) -> tuple[float, float]:
+    """Read ``A,B``, both above 0."""
+    prior = parse_pair(text, "--prior", "--prior 1,1")
+    if not all(0 < parameter < float("inf") for parameter in prior):
+        msg = f"--prior {text!r} is not two numbers above 0: write it like --prior 1,1"
+        raise SelectionError(msg)
+    return prior
+
+
+def parse_pair(text: str, option: str, example: str) -> tuple[float, float]:
     """Read ``A,B``."""
     try:
         first, second = (float(part) for part in text.split(","))

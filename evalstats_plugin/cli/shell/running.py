@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
+from io import StringIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -38,7 +39,7 @@ from evalstats_plugin.report.figures import draw, figures_of
 from evalstats_plugin.report.figures import named as named_figure
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.files import LogFile, number_in, plain_bytes
-from evalstats_plugin.runtime.untrusted import echo, echo_data, echo_message
+from evalstats_plugin.runtime.untrusted import csv_original, echo, echo_data, echo_message
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -209,15 +210,20 @@ def csv_rows(path: str, what: str, *, needs: Sequence[str] = ()) -> list[dict[st
     Raises
     ------
     LogError
-        It cannot be read as text, lacks a column, or a line has more cells than the header.
+        It cannot be read as text or as CSV, lacks a column, or a line has more cells than the
+        header.
     """
-    reader = csv.DictReader(text_of(path, what).splitlines(), restval="")
+    # Cells may hold line ends, which belong to their text.
+    reader = csv.DictReader(StringIO(text_of(path, what), newline=""), restval="")
     rows: list[dict[str, str]] = []
-    for row in reader:
-        if None in row:
-            msg = f"{path}, line {reader.line_num}, has more cells than the header: quote commas"
-            raise LogError(msg)
-        rows.append(row)
+    try:
+        for row in reader:
+            if None in row:
+                where = f"{path}, line {reader.line_num}"
+                raise LogError(f"{where}, has more cells than the header: quote commas")
+            rows.append({name: csv_original(cell) for name, cell in row.items()})
+    except csv.Error as error:
+        raise LogError(f"{path}: {what} cannot be read as CSV ({error})") from error
     if needs and not (rows and set(needs) <= rows[0].keys()):
         has = ", ".join(reader.fieldnames or ()) or "none"
         raise LogError(f"{path} has the columns {has}: it needs {' and '.join(needs)}, and rows")
@@ -442,7 +448,8 @@ def _label_rows(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if Path(path).suffix != ".jsonl":
         yield from enumerate(csv_rows(path, "labels"), 1)
         return
-    lines = text_of(path, "labels").splitlines()
+    # Other line ends than these may stand in a text of JSON.
+    lines = text_of(path, "labels").split("\n")
     for number, line in enumerate(filter(str.strip, lines), 1):
         try:
             row: Any = json.loads(line)
@@ -562,7 +569,7 @@ class Output:
             self.tell(*(f"note: {note}" for note in results.notes))
         else:
             # A table for a file or a pipe is laid out for 80 columns, wherever it was made.
-            width = None if sys.stdout.isatty() else shutil.get_terminal_size((80, 24)).columns
+            width = shutil.get_terminal_size((80, 24)).columns
             view.print_table(results, sys.stdout, heading=heading, width=width)
         exit_if_left_out(results.notes)
 

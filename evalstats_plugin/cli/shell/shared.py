@@ -18,6 +18,7 @@ from evalstats_plugin.cli.shell.options import (
     Parsed,
     parse_pair,
     parse_population,
+    parse_prior,
     under,
 )
 from evalstats_plugin.errors import SelectionError
@@ -83,12 +84,6 @@ def baseline(text: str = "Show the differences from this model.") -> Any:
     return _out(text, metavar="MODEL")
 
 
-def device() -> Any:
-    """Return the field of where to compute."""
-    where = click.Choice(["auto", "cpu", "cuda"])
-    return _analysis("Where to compute; auto: on CUDA if there is one.", default="auto", type=where)
-
-
 def correction(heading: str) -> Any:
     """Return the field of how several comparisons are allowed for."""
     return under(heading)(
@@ -96,15 +91,6 @@ def correction(heading: str) -> Any:
         "once and agree; stepdown: finds a little more, by p-values; bh: screens many pairs for a "
         "small share of false findings; none: each pair alone.",
         default=CORRECTIONS[0], type=Name("correction", CORRECTIONS), metavar="NAME",
-    )  # fmt: skip
-
-
-def family(heading: str) -> Any:
-    """Return the option that says which comparisons are corrected together."""
-    return under(heading)(
-        "What is corrected together. task: the pairs of a task; group: a group of the harness with "
-        "its tasks; run: all tasks of a metric; auto: groups, and all tasks that are in none.",
-        default=FAMILIES[0], type=Name("family", FAMILIES), metavar="NAME",
     )  # fmt: skip
 
 
@@ -131,7 +117,7 @@ def parse_bounds(text: str) -> tuple[str, tuple[float, float]]:
     metric, equals, numbers = text.rpartition("=")
     example = f"--bounds {metric or 'rougeL'}=0,100"
     pair = parse_pair(numbers, f"--bounds {metric}:", example) if equals else None
-    if pair is None or pair[0] >= pair[1]:
+    if pair is None or not pair[0] < pair[1]:
         raise SelectionError(
             f"--bounds {text!r} does not give a metric its lowest and highest score: write it like "
             "--bounds rougeL=0,100"
@@ -165,7 +151,7 @@ class Intervals:
     seed: int = seed()
     prior: tuple[float, float] | None = _analysis(
         "Parameters of the Beta prior, for the methods that have one.",
-        metavar="A,B", type=Parsed(parse_pair),
+        metavar="A,B", type=Parsed(parse_prior),
     )  # fmt: skip
     population: int | str | None = _analysis(
         "Number of items of the whole benchmark, where only a part was run: the intervals are for "

@@ -78,6 +78,8 @@ def plot_differences(results: Comparisons, *, ax: Axes | None = None) -> Axes:
         Nothing to draw, too many pairs for one figure, or Matplotlib is not installed.
     """
     rows = _in_order(results)
+    if len({row.effect for row in rows}) > 1:
+        raise DesignError("differences and ratios do not fit one axis: choose a task or metric")
     first = {row.model_a for row in rows}
     against = next(iter(first)) if len(first) == 1 else None
     named = [(task_and_metric(row), row.model_b if against else _pair(row)) for row in rows]
@@ -524,7 +526,10 @@ def _add_power_axes(axes: Any, row: PowerRow, quantity: str, power: float) -> No
         axes.axhline(power, color=INK, linewidth=0.9, linestyle=(0, (2, 2)), zorder=2)
         axes.set_ylim(0, 1.02)
         canvas.percent_axis(axes.yaxis)
-        axes.set_ylabel(f"probability to find a difference of {row.difference:g}")
+        told = f"probability to find a difference of {row.difference:g}"
+        if row.margin is not None:
+            told = f"probability to show a loss below {row.margin:g}"
+        axes.set_ylabel(told)
     else:
         axes.set_ylim(0, None)
         axes.set_ylabel(f"least difference found in {percent(row.power or 0)} of evals")

@@ -26,7 +26,14 @@ from evalstats_plugin.errors import counted
 from evalstats_plugin.report.answers import table_answer
 from evalstats_plugin.report.html.parts import HeldItems, n_without_score
 from evalstats_plugin.report.settings import Setting
-from evalstats_plugin.report.text import interval_text, number, percent, places, short_metric
+from evalstats_plugin.report.text import (
+    interval_text,
+    number,
+    pairs_at_once,
+    percent,
+    places,
+    short_metric,
+)
 from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores import items as item_flags
 from evalstats_plugin.scores.items import ItemAnswers
@@ -44,8 +51,8 @@ MOST_SUSPECTS = 200
 STEP = 1e-4
 """A step of the numbers of shares, and so of 0.01 points of 100."""
 
-_LARGEST = 32_000
 _NONE = -32_768
+"""In place of a share that is not known."""
 
 
 class Sentence(NamedTuple):
@@ -74,20 +81,9 @@ class Shown:
         return any(cell is not None and cell.higher_is_better is False for cell in self.cells)
 
     @cached_property
-    def step(self) -> float:
-        """Size of the steps in which numbers are sent; `STEP` for scores from 0 to 1."""
-        if all(0 <= x <= 1 for x in self.reach):
-            return STEP
-        ends = [abs(x) for x in self.reach]
-        if self.pairs is not None:
-            reach = [self.pairs.numbers[name] for name in ("low", "high", "difference")]
-            ends.append(float(np.nanmax(np.abs(reach), initial=0.0)))
-        return (max(ends) or 1.0) / _LARGEST
-
-    @property
     def is_share(self) -> bool:
-        """Whether scores are shown of 100."""
-        return self.step == STEP
+        """Whether all scores are from 0 to 1, and shown of 100."""
+        return all(0 <= x <= 1 for x in self.reach)
 
     @property
     def reach(self) -> list[float]:
@@ -107,21 +103,23 @@ class Shown:
         return f"limits {self.number(low)} to {self.number(high)}"
 
     def data(self) -> dict[str, Any]:
-        """Return the column as the script gets it, numbers in steps."""
-
-        def steps(name: str) -> list[int | None]:
-            values = [getattr(c, name) if c else None for c in self.cells]
-            return [None if x is None else round(x / self.step) for x in values]
+        """Return the column as the script gets it; of shares, numbers in whole steps."""
 
         def each(name: str) -> list[Any]:
             return [getattr(c, name) if c else None for c in self.cells]
+
+        def sent(name: str) -> list[float | None]:
+            return [
+                None if x is None else round(x / STEP) if self.is_share else float(f"{x:.6g}")
+                for x in each(name)
+            ]
 
         letters = [visible(c.letters) if c else "" for c in self.cells]
         return {
             "name": visible(self.name), "metric": visible(short_metric(self.metric)),
             "kind": self.kind, "group": visible(self.group), "lower": int(self.lower),
-            "step": self.step, "share": int(self.is_share),
-            "estimate": steps("estimate"), "low": steps("low"), "high": steps("high"),
+            "share": int(self.is_share),
+            "estimate": sent("estimate"), "low": sent("low"), "high": sent("high"),
             "best": each("best_rank"), "worst": each("worst_rank"), "items": each("n_items"),
             "first": [int(bool(x)) for x in each("may_be_first")], "letters": letters,
         }  # fmt: skip
@@ -191,7 +189,8 @@ class Board:
         order of the page: the second model's place rises fastest.
         """
         n = len(self.models)
-        room = most // (13 * max(len(self.columns), 1))
+        # Five numbers of two bytes or four, a verdict, and the place of the pair among others.
+        room = most // max(sum(13 if column.is_share else 23 for column in self.columns), 1)
         kept = n if n * (n - 1) // 2 <= room else max(int((1 + math.sqrt(1 + 8 * room)) / 2), 2)
         kept = min(kept, n)
         i, j = np.triu_indices(kept, k=1)
@@ -201,7 +200,7 @@ class Board:
         for column in self.columns:
             said = column.data()
             if column.pairs is not None:
-                said["pairs"] = column.pairs.packed(first, second, column.step)
+                said["pairs"] = column.pairs.packed(first, second, share=column.is_share)
             columns.append(said)
         return {"columns": columns, "kept": kept}
 
@@ -276,16 +275,20 @@ class _Matrices:
         self.n_items[b, a] = self.n_items[a, b] = pairs.n_items
 
     def packed(
-        self, first: NDArray[np.int64], second: NDArray[np.int64], step: float
+        self, first: NDArray[np.int64], second: NDArray[np.int64], *, share: bool
     ) -> dict[str, Any]:
-        """Return numbers of two bytes, little end first, and verdicts of one, as base64."""
+        """Return numbers, little end first, and verdicts of a byte, as base64.
+
+        Steps of shares have two bytes, numbers of other scales four: they may be far apart.
+        """
         said: dict[str, Any] = {}
         for name, matrix in self.numbers.items():
-            values = matrix[first, second] / step
-            whole = np.where(
-                np.isnan(values), _NONE, np.clip(np.round(values), -_LARGEST, _LARGEST)
-            )
-            said[name] = None if (whole == _NONE).all() else _base64(whole.astype("<i2"))
+            values = matrix[first, second]
+            unknown = np.isnan(values)
+            sent = values.astype("<f4")
+            if share:
+                sent = np.where(unknown, _NONE, np.round(values / STEP)).astype("<i2")
+            said[name] = None if unknown.all() else _base64(sent)
         said["verdict"] = _base64(self.verdict[first, second].astype("i1"))
         items = self.n_items[first, second]
         same = len(np.unique(items)) == 1
@@ -352,13 +355,14 @@ def headline(board: Board) -> list[str]:
         ]
     of = " of 100" if lead.is_share else ""
     score = f"{lead.number(top.estimate)}{of} ({lead.limits(top.low or 0.0, top.high or 0.0)})"
+    best = "lowest" if lead.lower else "highest"
     if n == 1:
         why = "With one model there is nothing to compare."
         return [f"{top.model} scores {score}.", why]
     if first := [cell.model for cell in lead.cells if cell and cell.may_be_first]:
-        return [f"{top.model} has the highest score, {score}; {_names(first)} may be the best."]
+        return [f"{top.model} has the {best} score, {score}; {_names(first)} may be the best."]
     why = "No two models have scores of the same items: see Method."
-    return [f"{top.model} has the highest score, {score}; models were not compared.", why]
+    return [f"{top.model} has the {best} score, {score}; models were not compared.", why]
 
 
 def _others(n: int) -> str:
@@ -538,7 +542,7 @@ def _missing(board: Board) -> list[Sentence]:
                 f"{some} of {full:,} items. Two models are compared on the items both have.",
             )
         )
-    if absent:
+    if absent and board.lead.kind == "overall":
         n = counted(len(absent), "model")
         text = f"{n} did not take every task: no overall score of {_names(absent)}."
         sentences.append(Sentence("Some models have no overall score.", text))
@@ -564,9 +568,8 @@ def about_ranks(board: Board) -> str:
     n = max((c.n_models for c in board.lead.cells if c), default=0)
     if n < 2:
         return ""
-    level = percent(board.level)
+    level, pairs = percent(board.level), "".join(pairs_at_once(n))
     return (
-        f"Ranks, ties and bold cells rest on all {n * (n - 1) // 2:,} pairs at once ({level}): two "
-        "limits that overlap may still belong to models that can be told apart. Bold: may be the "
-        "best of its column."
+        f"Ranks, ties and bold cells rest on {pairs} ({level}): two limits that overlap may still "
+        "belong to models that can be told apart. Bold: may be the best of its column."
     )

@@ -100,10 +100,7 @@ function answers(block, item) {
     const code = block.bits === 12
       ? sixes[2 * i] * 64 + sixes[2 * i + 1]
       : (sixes[Math.floor(i / per)] >> (block.bits * (per - 1 - (i % per)))) & (2 ** block.bits - 1);
-    if (code === 0) return null;
-    if (block.bits < 12) return block.levels[code - 1];
-    const [low, high] = block.levels;
-    return low + ((high - low) * (code - 1)) / 4094;
+    return code === 0 ? null : block.levels[code - 1];
   });
 }
 
@@ -226,7 +223,10 @@ for (const column of columns) {
   for (const name of ["difference", "low", "high", "low_single", "high_single"]) {
     if (packed[name] === null) continue; // unknown of every pair
     const view = new DataView(bytes(packed[name]));
-    packed[name] = Array.from({ length: view.byteLength / 2 }, (_, i) => view.getInt16(2 * i, true));
+    packed[name] = column.share
+      ? Array.from({ length: view.byteLength / 2 }, (_, i) => view.getInt16(2 * i, true))
+      : Array.from({ length: view.byteLength / 4 }, (_, i) => view.getFloat32(4 * i, true));
+    packed[name] = packed[name].map((x) => (x === -32768 || Number.isNaN(x) ? null : x));
   }
   packed.verdict = new Int8Array(bytes(packed.verdict));
   if (typeof packed.items === "string") {
@@ -245,13 +245,13 @@ function place(i, j) {
 // What is known of model a less model b; null where nothing can be, or the page leaves it out.
 function pair(column, a, b) {
   const at = a === b || !column.pairs ? -1 : place(Math.min(a, b), Math.max(a, b));
-  if (at < 0 || column.pairs.difference[at] === -32768) return null;
+  if (at < 0 || (column.pairs.difference?.[at] ?? null) === null) return null;
   const sign = a < b ? 1 : -1;
   const { difference, verdict, items } = column.pairs;
   // Of any pair picked from the page, then of one that was chosen beforehand.
   const [[low, high], single] = ["", "_single"].map((kind) => {
-    const ends = [column.pairs[`low${kind}`]?.[at] ?? -32768, column.pairs[`high${kind}`]?.[at] ?? -32768];
-    return ends[0] === -32768 ? [null, null] : sign > 0 ? ends : [-ends[1], -ends[0]];
+    const ends = [column.pairs[`low${kind}`]?.[at] ?? null, column.pairs[`high${kind}`]?.[at] ?? null];
+    return ends[0] === null ? [null, null] : sign > 0 ? ends : [-ends[1], -ends[0]];
   });
   return {
     difference: sign * difference[at], low, high, single, verdict: sign * verdict[at],
@@ -263,7 +263,7 @@ function pair(column, a, b) {
 function points(column, steps, plus = false) {
   if (steps === null) return "–";
   const size = Math.abs(steps);
-  const text = column.share ? (size / 100).toFixed(1) : String(Number((size * column.step).toPrecision(3)));
+  const text = column.share ? (size / 100).toFixed(1) : String(Number(size.toPrecision(3)));
   const sign = Number(text) === 0 ? "" : steps < 0 ? MINUS : plus ? "+" : "";
   return sign + text;
 }
@@ -368,7 +368,7 @@ function scoresOf(block, item) {
 // A score of one item: in words where all are right or wrong.
 function score(block, value) {
   if (value === null) return "–";
-  const words = block.bits < 12 && block.levels.every((x) => x === 0 || x === 1);
+  const words = block.levels.every((x) => x === 0 || x === 1);
   if (words) return (value === 1) !== Boolean(block.lower) ? "right" : "wrong";
   return String(Number(value.toPrecision(3)));
 }
@@ -376,7 +376,7 @@ function score(block, value) {
 // Means of items of 0 and 1 as per cent of 100, others with three digits.
 function mean(block, value) {
   if (value === null) return "–";
-  const share = block.bits < 12 ? block.levels.every((x) => x >= 0 && x <= 1) : block.levels[0] >= 0 && block.levels[1] <= 1;
+  const share = block.levels.every((x) => x >= 0 && x <= 1);
   return share ? (100 * value).toFixed(1) : String(Number(value.toPrecision(3)));
 }
 
@@ -514,7 +514,7 @@ function showTasks({ task }) {
         [verdicts.length ? `${verdicts.filter(Boolean).length.toLocaleString("en-US")} of ${verdicts.length.toLocaleString("en-US")}` : "–", "number"],
       ], { class: c.kind === "task" ? (c.group ? "inside" : "") : "whole" });
     });
-    place_.replaceChildren(table("Tasks", [["Task"], ["Metric"], ["Items", "number"], ["Highest"], ["Score", "number"], ["May be the best", "number"], [B.kept < N ? "Pairs told apart, of those here" : "Pairs told apart", "number"]], rows));
+    place_.replaceChildren(table("Tasks", [["Task"], ["Metric"], ["Items", "number"], ["Best"], ["Score", "number"], ["May be the best", "number"], [B.kept < N ? "Pairs told apart, of those here" : "Pairs told apart", "number"]], rows));
     return;
   }
   const order = chosen.estimate.map((x, k) => [x, k]).filter(([x]) => x !== null).sort((x, y) => (chosen.lower ? 1 : -1) * (x[0] - y[0]) || x[1] - y[1]);

@@ -161,7 +161,7 @@ def _contents(page: Page) -> dict[str, Any]:
     n_tasks = len(board.tasks) if board else len({r.task for r in rows if r.kind == "task"})
     n_items = sum(len(task_answers.item_ids) for task_answers in answers)
     size = [counted(len(models), "model"), counted(n_tasks, "task")]
-    size += [f"{n_items:,} items"] if n_items else []
+    size += [f"{n_items:,} item{'s' * (n_items > 1)}"] if n_items else []
     return {
         **shown,
         "size": " · ".join(size),
@@ -192,15 +192,14 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
 
     rows = results.overall.rows
     limits = [x for row in rows for x in (row.low, row.mean, row.high) if x is not None]
-    low, high = (min(limits), max(limits)) if limits else (0.0, 1.0)
-    scale = rows[0].scale if rows else "elo"
+    low, high, scale = min(limits), max(limits), rows[0].scale
     names, lines = rankings.category_columns(results), rankings.category_lines(results)
     return _rendered(
         "arena",
         {
             "first": _leader(rows),
             "scale": {"elo": "Elo"}.get(scale, scale),
-            "level": text.percent(rows[0].confidence_level if rows else 0.95),
+            "level": text.percent(rows[0].confidence_level),
             "ends": (rankings.rating(low, scale), rankings.rating(high, scale)),
             "rows": [
                 {
@@ -209,7 +208,7 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
                     "rating": rankings.rating(row.mean, scale),
                     "limits": rankings.limits(row),
                     "best": sampled_probability(row.prob_best),
-                    "n": f"{row.n_contests:,.6g}",
+                    "n": rankings.votes(row.n_contests, ","),
                     "may_lead": row.rank_low == 1,
                     "bar": [_along(x, low, high) for x in (row.low, row.mean, row.high)],
                     # On an axis of 120 units: where the bar of the ranks begins, and its width.
@@ -241,8 +240,6 @@ def _along(value: float | None, low: float, high: float) -> float | None:
 
 def _leader(rows: Sequence[RankedPlayer]) -> str:
     """Say who leads, and who cannot be told apart from the first place."""
-    if not rows:
-        return "No players."
     others = [row.player for row in rows[1:] if row.rank_low == 1]
     first = rows[0].player
     if not others:
@@ -254,6 +251,8 @@ def _leader(rows: Sequence[RankedPlayer]) -> str:
 
 def _against(results: Leaderboard) -> list[tuple[str, list[tuple[str, str, int] | None]]]:
     """Return wins of each of the first players against the others: share, in words, step of 5."""
+    from evalstats_plugin.report.rankings import votes
+
     names = [row.player for row in results.overall][:MOST_IN_MATRIX]
 
     def cell(i: int, j: int) -> tuple[str, str, int] | None:
@@ -261,7 +260,7 @@ def _against(results: Leaderboard) -> list[tuple[str, list[tuple[str, str, int] 
         if i == j or not n:
             return None
         share = 100 * float(results.wins[i, j]) / n
-        said = f"{names[i]} won {share:.0f} % of {n:,.6g} votes against {names[j]}"
+        said = f"{names[i]} won {share:.0f} % of {votes(n, ',')} votes against {names[j]}"
         return f"{share:.0f}", said, min(int(share // 20), 4)
 
     return [(name, [cell(i, j) for j in range(len(names))]) for i, name in enumerate(names)]

@@ -49,7 +49,7 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 """Letters of six bits each."""
 
 _FINE = 12
-"""Bits per score with many values: 4,095 steps from the least to the greatest."""
+"""Bits per score with many values: at most 4,095 are kept."""
 
 _MOST_MODELS = 8
 """Models that a row of settings names."""
@@ -404,7 +404,9 @@ def _block(items: HeldItems, places: Mapping[str, int]) -> dict[str, Any]:
     """Return the answers of one task: a row of letters for each item."""
     answers = items.answers
     values, bits = packing(answers.scores)
-    levels = [shortened(v) for v in values.tolist()]
+    # Rounded as they are shown, many values would be the same.
+    short = shortened if bits < _FINE else lambda value: float(f"{value:.6g}")
+    levels = [short(value) for value in values.tolist()]
     letters = packed(codes(answers.scores[:, items.places].T, values), bits)
     kept: list[int] = items.places.tolist()
     return {
@@ -416,8 +418,7 @@ def _block(items: HeldItems, places: Mapping[str, int]) -> dict[str, Any]:
         "models": [places[model] for model in answers.models],
         "lower": int(answers.higher_is_better is False),
         "bits": bits,
-        # Many values have even steps, so that the ends suffice.
-        "levels": levels if bits < _FINE else [levels[0], levels[-1]],
+        "levels": levels,
         "letters": "".join(letters),
     }
 
@@ -490,14 +491,14 @@ def visible_lines(text: str) -> str:
 def packing(scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     """Return the values of the codes from 1, and the bits per code; code 0 is a missing score.
 
-    If there are more than 63 values, scores are rounded to 4,095 even steps.
+    Of more than 4,095 values, as many are kept, evenly by rank: a few may be far from the others.
     """
     values: NDArray[np.float64] = np.unique(scores[~np.isnan(scores)])
     for bits in (1, 2, 3, 6):
         if len(values) < 2**bits:
             return values, bits
-    low, high = float(values[0]), float(values[-1])
-    return np.linspace(low, high, 2**_FINE - 1), _FINE
+    most = min(len(values), 2**_FINE - 1)
+    return values[np.linspace(0, len(values) - 1, most).round().astype(np.int64)], _FINE
 
 
 def codes(scores: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -23,7 +23,7 @@ from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.measure import Measures
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.data.runs import one_of_each
-from evalstats_plugin.errors import check_known
+from evalstats_plugin.errors import check_known, few
 from evalstats_plugin.report import leaderboard
 from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.comparisons import plot_ranks
@@ -218,12 +218,23 @@ def comparison_latex(shown: Evaluation) -> str:
     ]
     level = leaderboard.latex_percent(shown.table.confidence_level)
     pairs, _ = pairs_at_once(len(shown.table.models))
-    best = "" if shown.baseline else ", the model with the highest score"
+    best = ", the model with the best score" if shown.layout.lead else ", the first of the table"
+    best = "" if shown.baseline else best
     of = f" ({latex_text(columns[0])})" if one_column and not two else ""
+    lower = [
+        name
+        for name, row in dict(zip(columns, differences, strict=True)).items()
+        if row.higher_is_better is False
+    ]
+    ahead = "positive: the named model is ahead"
+    if len(lower) == len(set(columns)):
+        ahead = "lower scores are better, so negative: the named model is ahead"
+    elif lower:
+        ahead += f", negative where lower scores are better ({latex_text(few(lower))})"
     hidden = len(shown.differences) - len(differences)
     more = f" {hidden} more are not shown." if hidden else ""
     caption = (
-        f"{what}{best}{of}, on the items that both answered; positive: the named model is ahead. "
+        f"{what}{best}{of}, on the items that both answered; {ahead}. "
         f"The {level} limits hold for {pairs} of models and all columns of the table at once; "
         f"better, worse: they exclude 0.{more}"
     )
