@@ -32,7 +32,7 @@ LINT := $(MAKE) --no-print-directory lint
 test: $(DEV) programs
 	@$(LINT) > $(VENV)/lint.log 2>&1 & lint=$$!; \
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
-		$(BIN)/python -m pytest -n 3 --dist worksteal; \
+		$(BIN)/python -m pytest -n 2 --dist worksteal; \
 	tests=$$?; wait $$lint; lint=$$?; cat $(VENV)/lint.log; exit $$((tests | lint))
 
 # What pip cannot install: Chromium for the pages, LaTeX for the tables. tests/conftest.py names the same.

@@ -96,7 +96,7 @@ def main(n_models: int = MODELS, n_items: int = ITEMS) -> None:
             path = folder / f"{store}.parquet"
             write_store(path, with_holes(rng, drawn(rng, ability, difficulty, slope), share))
             done = subprocess.run(
-                [sys.executable, "-c", _RUN, folder, store], capture_output=True, text=True,
+                [sys.executable, "-c", _RUN, folder, store], stdout=subprocess.PIPE, text=True,
                 check=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
             )  # fmt: skip
             size = {"store_mb": round(path.stat().st_size / 1e6)}

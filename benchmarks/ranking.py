@@ -77,7 +77,7 @@ def draw(folder: Path) -> np.ndarray:
     np.savez(folder / "data.npz", first=i, second=j, outcome=outcome, players=PLAYERS)
     share = (1 - TIES) / (1 + np.exp(rating[second] - rating[first])) + TIES / 2
     endless = Contests.of(first, second, share, players=PLAYERS, weight=chance)
-    return fit_bradley_terry(endless, covariance="model").rating
+    return fit_bradley_terry(endless, ties="half", covariance="model").rating
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,25 @@ def test_no_item_response_program_is_faster_and_predicts_as_well(job: str) -> No
         for name in ("py-irt hierarchical", "py-irt default", "torch_measure SVI"):
             assert others[name]["ratio"]["median"] >= 100
         assert others["girth JML"]["ratio"]["median"] >= 10
+
+
+def test_ratings_err_as_little_as_those_of_other_programs_and_their_limits_cover() -> None:
+    """`python -m benchmarks.ranking`: all count a tie as half a win."""
+    runs = side_by_side("ranking")
+
+    for (job, program), run in runs.items():
+        assert run["rmse"] == pytest.approx(runs[job, OURS]["rmse"], rel=0.01), (job, program)
+        assert 0.9 <= run.get("coverage", 0.95) <= 1, (job, program)
+
+
+@pytest.mark.needs("torch")
+def test_what_is_measured_as_sizes_grow_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m benchmarks.growth`, at the size that each job warms up with."""
+    monkeypatch.syspath_prepend(FOLDER.parent / "fits")
+    jobs = import_module("growth_fits").JOBS
+
+    for prepare, size in jobs.values():
+        prepare(*size)()
 
 
 def test_r_finds_the_same_standard_errors() -> None:

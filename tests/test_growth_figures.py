@@ -16,6 +16,8 @@ ABOUT_LINEAR = 1.15
 # Of n players n × n comparisons can be told apart, and an n × n matrix is inverted for the errors;
 # of N models there are N(N - 1)/2 pairs, and abilities have an N × N covariance.
 WORSE = {
+    # What takes long is timed once, with the draws that shorter sizes find drawn.
+    ("baseline_partial", "models"): 1.5,
     ("pairs", "models"): 2.1,
     ("pairs_partial", "models"): 2.1,
     ("fit", "models"): 2.1,
@@ -117,12 +119,12 @@ def test_no_single_step_of_size_is_far_worse_than_the_exponent(
 
 
 def test_one_by_one_works_wherever_it_is_defined(series: list[dict[str, Any]]) -> None:
-    """Where it is not the error says what was found and what is expected."""
+    """Where it is not the error names the model that is missing another."""
     for row in series:
         first = row["points"][0]
         if "error" in first:
             assert row["job"] in SOLITARY
-            assert "expected" in first["error"]
+            assert "model" in first["error"]
         else:
             assert "cpu_seconds" in first
 

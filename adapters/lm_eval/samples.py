@@ -309,7 +309,8 @@ def _records_of_list(content: bytes, path: Path) -> Iterator[tuple[int, Any, Map
 def _records_of_lines(
     file: BinaryIO, path: Path, *, in_full: bool, tail: bytes, wanted: Collection[str] | None
 ) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
-    loads, find_id = json.loads, _DOC_ID.match
+    # `json.loads` does the same, after looking for a byte order mark and spaces.
+    decode, find_id = json.JSONDecoder().raw_decode, _DOC_ID.match
     number = 0
     while line := file.readline(MAX_LINE):
         number += 1
@@ -320,10 +321,11 @@ def _records_of_lines(
         if cut > 0 and head is not None:
             try:
                 # Decoded first: `json` would guess the encoding of bytes, 25 % of the time.
-                record = loads((b"{" + line[cut + 2 :]).decode())
+                text = (b"{" + line[cut + 2 :]).decode()
+                record, end = decode(text)
             except (ValueError, RecursionError):
-                record = {}
-            if "target_hash" in record:
+                record, text, end = {}, "", 0
+            if "target_hash" in record and not text[end:].strip():
                 yield number, int(head.group(1)), record
                 continue
         if line.strip():

@@ -85,9 +85,11 @@ def fit_of(items: int) -> IRTFit:
         discrimination=np.exp(0.3 * rng.normal(size=items)),
         difficulty=rng.normal(size=items),
         guessing=np.zeros(items),
+        upper=np.ones(items),
         discrimination_std_error=np.full(items, 0.1),
         difficulty_std_error=np.full(items, 0.1),
         guessing_std_error=np.zeros(items),
+        upper_std_error=np.zeros(items),
         item_covariance=None,
     )
 

@@ -31,7 +31,7 @@ def ratings(data: Data) -> Callable[[], Estimates]:
         contests = Contests.of(
             data["first"], data["second"], data["outcome"], players=int(data["players"])
         )
-        fit = fit_bradley_terry(contests, covariance="model")
+        fit = fit_bradley_terry(contests, ties="half", covariance="model")
         own, with_first = np.diagonal(fit.covariance), fit.covariance[0]
         return fit.rating, np.sqrt(own + own[0] - 2 * with_first)
 

@@ -52,7 +52,8 @@ def ours(data: Data, what: str, _: int) -> Run:
 
     def run() -> Found:
         contests = Contests.of(*data[:3], players=data.players)
-        fit = fit_bradley_terry(contests, covariance="model" if what == "fit" else "sandwich")
+        kind = "model" if what == "fit" else "sandwich"
+        fit = fit_bradley_terry(contests, ties="half", covariance=kind)
         half = 1.959963984540054 * np.sqrt(np.diagonal(fit.covariance))
         return Found(fit.rating, fit.rating - half, fit.rating + half)
 
