@@ -337,7 +337,7 @@ def _read(part: _Part, entry: _Entry, values: Mapping[str, Any]) -> Any:
 
 
 def _made(value: Any, part: _Part) -> Any:
-    """Return what is made of a value that was found, or of each in a list: a text cut out, scaled.
+    """Return a value with its text cut out and its number scaled, or each value of a list so.
 
     A number may be written as a text, as one that was cut out is.
     """

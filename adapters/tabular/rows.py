@@ -25,6 +25,7 @@ from evalstats_plugin.data.responses import (
     Source,
     as_clusters,
     first_rows,
+    named_alone,
     number_epochs,
     repeated_rows,
     score_matrix,
@@ -326,7 +327,7 @@ class _ItemProperties:
             return as_clusters([None] * len(codes), name)
         short, _ = as_clusters(column.values, name)
         labels = np.append(np.asarray(short), "")[codes].astype(object)
-        labels[missing] = [f"(item {k})" for k in missing]
+        labels[missing] = [named_alone(int(k)) for k in missing]
         notes = (f"{counted(len(missing), 'item')} without {name!r} are clusters of their own",)
         return labels.astype(str), notes if len(missing) else ()
 

@@ -7,7 +7,6 @@ means the same question in all logs. `stack_epochs` joins several runs of one mo
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -25,6 +24,7 @@ from evalstats_plugin.data.measure import (
 )
 from evalstats_plugin.data.responses import (
     IN_ARRAY,
+    NAMED_ALONE,
     NO_METRIC,
     NO_TASK,
     Provenance,
@@ -32,6 +32,7 @@ from evalstats_plugin.data.responses import (
     Source,
     as_clusters,
     check_item_ids,
+    named_alone,
     without_extremes,
 )
 from evalstats_plugin.data.results import grouped
@@ -52,9 +53,6 @@ if TYPE_CHECKING:
 
 OnConflict = Literal["error", "drop"]
 """What `join` does with an id that stands for different questions."""
-
-_ALONE = re.compile(r"\(item \d+\)")
-"""Names that `as_clusters` gives to clusters of one item."""
 
 _META = b"evalstats"
 """Key of our metadata in Parquet files."""
@@ -339,7 +337,7 @@ def _join_task(
         hashes[at] = np.where(hashes[at] == "", mine, hashes[at])
     clustered = any(r.clusters is not None for r in responses)
     if clustered:
-        own = np.array([f"(item {place})" for place in range(len(ids))])
+        own = np.array(list(map(named_alone, range(len(ids)))))
         clusters = np.where(clusters == "", own, clusters)
     keep = ~conflict
     task = responses[0].task
@@ -365,7 +363,7 @@ def _clusters_of(mine: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
     """
     if not np.char.startswith(mine, "(item ").any():
         return mine
-    alone = np.array([_ALONE.fullmatch(name) is not None for name in mine.tolist()])
+    alone = np.array([NAMED_ALONE.fullmatch(name) is not None for name in mine.tolist()])
     return np.where(alone, before, mine)
 
 
@@ -525,7 +523,7 @@ def _tags(runs: Sequence[Responses], item_ids: NDArray[Any]) -> NDArray[Any] | N
     if not tag_of:
         return None
     names = item_ids.astype(str).tolist()
-    return np.array([tag_of.get(name, f"(item {i})") for i, name in enumerate(names)])
+    return np.array([tag_of.get(name, named_alone(i)) for i, name in enumerate(names)])
 
 
 _OF_ITEMS = ("item_ids", "tasks", "metrics", "clusters", "item_hashes", "chance")

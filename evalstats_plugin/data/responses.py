@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -665,6 +666,15 @@ def with_epochs(r: Responses) -> Responses:
     )
 
 
+NAMED_ALONE = re.compile(r"\(item \d+\)")
+"""What `named_alone` returns."""
+
+
+def named_alone(place: int) -> str:
+    """Return what stands for the field of an item that does not have it: a cluster of its own."""
+    return f"(item {place})"
+
+
 def as_clusters(
     values: Sequence[str | None], name: str
 ) -> tuple[NDArray[Any] | None, tuple[str, ...]]:
@@ -675,7 +685,7 @@ def as_clusters(
     missing = sum(v is None for v in values)
     if missing == len(values):
         return None, (f"no item has the field {name!r}: items are treated as independent",)
-    alone = [f"(item {i})" if v is None else _short(v) for i, v in enumerate(values)]
+    alone = [named_alone(i) if v is None else _short(v) for i, v in enumerate(values)]
     notes = (f"{missing} items without {name!r} are clusters of their own",) if missing else ()
     return np.asarray(alone), notes
 

@@ -105,6 +105,7 @@ class ResponseStore:
             self.measures: tuple[Measure, ...] = tuple(
                 Measure.from_dict(json.loads(t)) for t in stored
             )
+            self.measure_of = MeasureByName.of(self.measures)
             self.clusters = _all_or_none(_texts(files, "cluster"))
             self.item_hashes = _all_or_none(_texts(files, "hash"))
         if twice := first_twice(self.item_ids, self.tasks, self.metrics, seen=set()):
@@ -121,15 +122,10 @@ class ResponseStore:
             "anything else take a part into memory: store.matrix(items, models)"
         )
 
-    @property
-    def measure_of(self) -> MeasureByName:
-        """What the scores of a task under a metric are."""
-        return MeasureByName.of(self.measures)
-
     def under(self, measures: tuple[Measure, ...]) -> ResponseStore:
         """Return the same scores under other measures."""
         other = copy(self)
-        other.measures = measures
+        other.measures, other.measure_of = measures, MeasureByName.of(measures)
         return other
 
     @property

@@ -14,7 +14,6 @@ default's coverage holds on average over scores, and slices of one task have muc
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import stack_epochs
 from evalstats_plugin.data.responses import (
+    NAMED_ALONE,
     Provenance,
     Responses,
     field_of_slices,
@@ -51,9 +51,6 @@ values that were not run."""
 
 MOST_SLICES = 50
 """Slices of a task up to which they are reported."""
-
-_ALONE = re.compile(r"\(item \d+\)")
-"""Names that `as_clusters` gives to items without the field."""
 
 Members = Mapping[str, BoolArray]
 """Items of each slice, shape (M,)."""
@@ -343,7 +340,7 @@ def _tags(value: Any) -> tuple[str, ...]:
     (('algebra', 'proof'), ('de',), ('(none)',))
     """
     text = str(value)
-    if _ALONE.fullmatch(text) or text in ("null", "", "[]"):
+    if NAMED_ALONE.fullmatch(text) or text in ("null", "", "[]"):
         return (NONE,)
     if text.startswith("["):
         try:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
+from evalstats_plugin.errors import DesignError, check_known, counted, few
 from evalstats_plugin.ranking.contests.contests import components_of, names_of
 from evalstats_plugin.ranking.ratings.fit import RankingFit
 from evalstats_plugin.ranking.ratings.likelihood import WEAK_SD, inverse
@@ -70,8 +70,7 @@ def fit_plackett_luce(
     >>> print(fit.rating.round(2))
     [ 0.87  0.13 -1.  ]
     """
-    if covariance not in COVARIANCES:
-        raise SelectionError(no_such("covariance", covariance, COVARIANCES, ", ".join(COVARIANCES)))
+    check_known("covariance", covariance, COVARIANCES)
     for name, value in (("depth", depth), ("prior_sd", prior_sd)):
         if value is not None and not value > 0:
             raise DesignError(f"{name} is {value}: give a number above 0")
