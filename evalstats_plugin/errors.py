@@ -93,10 +93,10 @@ def few(names: Sequence[str], most: int = 6) -> str:
 def counted(n: int, noun: str) -> str:
     """Return a number of things, in the plural where it is not one.
 
-    >>> counted(1, "item"), counted(2, "item")
-    ('1 item', '2 items')
+    >>> counted(1, "item"), counted(1234, "item")
+    ('1 item', '1,234 items')
     """
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
 def no_such(what: str, name: str, candidates: Iterable[str], shown: str = "") -> str:

@@ -294,7 +294,7 @@ def _broken(check: _Check, folder: Path, n: int, rng: np.random.Generator) -> No
         whole = file.read_bytes()
         for share in _CUTS:
             file.write_bytes(whole[: int(share * len(whole))])
-            _tried(check, log, f"a log cut off at {share:.0%}")
+            _tried(check, log, f"a log cut off at {100 * share:.0f} %")
         for what, content in _copies(whole, n // len(files[:2]), rng):
             file.write_bytes(content)
             _tried(check, log, f"a log with {what}")

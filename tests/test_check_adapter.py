@@ -128,7 +128,7 @@ def test_a_broken_log_must_not_end_in_a_traceback(log: Path) -> None:
     source = _guided().replace("with reporting_damage(log.path):", "if True:")
     exec(source, fragile.__dict__)  # noqa: S102 - our own page
 
-    with pytest.raises(AssertionError, match=r"a log cut off at 70%: .*JSONDecodeError"):
+    with pytest.raises(AssertionError, match=r"a log cut off at 70 %: .*JSONDecodeError"):
         check_adapter(log, fragile)
     with pytest.raises(AssertionError, match=r"Raise LogError, which says what is wrong and where"):
         check_adapter(log, fragile)

@@ -93,7 +93,9 @@ def _place(first: Responses) -> Path:
     """Return the path of an aggregate file, inside the folder of all."""
     developer, _, name = model_id_of(first).rpartition("/")
     folder = Path("data", _portable(first.task), _portable(developer or _UNKNOWN), _portable(name))
-    return folder / f"{_uuid_of(_evaluation_id(first))}.json"
+    # A UUID of version 4, as the database requires, that depends only on the id.
+    digest = hashlib.sha256(_evaluation_id(first).encode()).digest()
+    return folder / f"{uuid.UUID(bytes=digest[:16], version=4)}.json"
 
 
 def _evaluation_id(first: Responses) -> str:
@@ -240,6 +242,7 @@ def instance_lines(r: Responses, evaluation_id: str, model_id: str, result_id: s
         "evaluation_name": r.task,
         "evaluation_result_id": result_id,
     }
+    best = (r.bounds or (0.0, 1.0))[r.higher_is_better is not False]
     items, epochs = np.nonzero(_written(r.scores))
     scores = r.scores[items, epochs]
     hashes = None if r.item_hashes is None else r.item_hashes.astype(str)
@@ -261,7 +264,7 @@ def instance_lines(r: Responses, evaluation_id: str, model_id: str, result_id: s
             "input": {"raw": "", "reference": []},
             "output": {"raw": []},
             "answer_attribution": [],
-            "evaluation": {"score": score, "is_correct": score == _best(r)},
+            "evaluation": {"score": score, "is_correct": score == best},
         }
         if not math.isfinite(score):
             metadata[SCORE] = repr(score)
@@ -278,17 +281,6 @@ def _written(scores: NDArray[np.float64]) -> NDArray[np.bool_]:
     if scores.shape[1]:
         written[~written.any(axis=1), 0] = True
     return written
-
-
-def _best(r: Responses) -> float:
-    """Return the score of a right answer."""
-    low, high = r.bounds or (0.0, 1.0)
-    return low if r.higher_is_better is False else high
-
-
-def _uuid_of(text: str) -> str:
-    """Return a UUID of version 4, as the database requires, that depends only on the text."""
-    return str(uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=4))
 
 
 def _portable(name: str) -> str:

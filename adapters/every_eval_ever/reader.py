@@ -61,6 +61,9 @@ WEIGHT = "weight"
 SCORE = "score"
 """Key of a score that is no number in JSON: nan, inf or -inf."""
 
+_UNKNOWN = -1
+"""Unknown level of a metric with levels, by the schema."""
+
 PERCENT = 100.0
 _BUFFER = 1 << 20
 _NO_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -158,6 +161,7 @@ class _Log:
         error = section(uncertainty, "standard_error").get("value")
         score, n = float(result["score_details"]["score"]), uncertainty.get("num_samples")
         extra = extra_of(result)
+        is_unknown = config.get("has_unknown_level") and score == _UNKNOWN
         return {
             "model": extra["model"] if extra else str(self.json["model_info"]["id"]),
             "measure": Measure(
@@ -168,7 +172,7 @@ class _Log:
             "source": self.source,
             "provenance": Provenance(home=str(self.json["model_info"]["id"]).rpartition("/")[2]),
             "settings": settings_of(self.json, result),
-            "logged": score if math.isfinite(score) else None,
+            "logged": None if is_unknown or not math.isfinite(score) else score,
             "logged_std_error": float(error) if error is not None and is_number(error) else None,
             "logged_n": n if isinstance(n, int) else None,
             "notes": (),
@@ -238,6 +242,8 @@ def fill(
     LogError
         An item occurs twice in one epoch, or stands for different questions.
     """
+    if section(result, "metric_config").get("has_unknown_level"):
+        column = replace(column, scores=[math.nan if x == _UNKNOWN else x for x in column.scores])
     names, inverse = np.unique(np.asarray(column.ids, dtype=str), return_inverse=True)
     order, places = unique_in_order(inverse)
     epochs, notes = _epochs(column, places)
@@ -261,6 +267,9 @@ def fill(
         raise LogError(msg)
     clusters, about_clusters = _clusters(column, first, selection.cluster)
     foreign = extra_of(result) is None
+    # In files of others it may be anything.
+    texts = [column.metadata[k].get(WEIGHT) for k in map(int, first)]
+    weights = None if foreign or None in texts else np.asarray(texts, dtype=np.float64)
     prompts = [column.prompts[k] for k in map(int, first)]
     # Without a number of instances in the aggregate file, that of its items is the only one.
     counted = section(aggregate, "detailed_evaluation_results").get("total_rows") is not None
@@ -272,8 +281,8 @@ def fill(
         **{k: v for k, v in whole.items() if k not in ("measure", "provenance", "notes")},
         measure=replace(measure, n_cut=n_cut),
         item_ids=as_item_ids(names[order].tolist()),
-        scores=score_matrix(places, epochs, _scores(column, result)),
-        weights=_weights(column, first),
+        scores=score_matrix(places, epochs, np.asarray(column.scores, dtype=np.float64)),
+        weights=weights,
         clusters=clusters,
         tags=_clusters(column, first, selection.by)[0] if selection.by else None,
         item_hashes=_hashes(column, first, section(aggregate, "eval_library") if foreign else None),
@@ -283,14 +292,6 @@ def fill(
         ),
         notes=(*bare["notes"], *notes, *about_clusters, *whole["notes"][len(bare["notes"]) :]),
     )
-
-
-def _scores(column: Column, result: Json) -> NDArray[np.float64]:
-    scores = np.asarray(column.scores, dtype=np.float64)
-    if section(result, "metric_config").get("has_unknown_level"):
-        # By the schema, -1 is the unknown level of a metric with levels.
-        return np.where(scores == -1, np.nan, scores)
-    return scores
 
 
 def _epochs(column: Column, places: IntArray) -> tuple[IntArray, tuple[str, ...]]:
@@ -317,13 +318,6 @@ def _clusters(
         return None, ()
     # The clusters in our exports are used as they are.
     return (np.asarray(names), ()) if field is None else as_clusters(names, field)
-
-
-def _weights(column: Column, first: IntArray) -> NDArray[np.float64] | None:
-    texts = column.texts(WEIGHT)
-    if None in texts:
-        return None
-    return np.asarray([texts[k] for k in map(int, first)], dtype=np.float64)
 
 
 def _hashes(column: Column, first: IntArray, library: Json | None) -> NDArray[Any] | None:
@@ -468,13 +462,10 @@ def _add(columns: dict[Key, Column], record: Json, where: str) -> None:
     column.hashes.append(str(given) if given else None)
     asked = section(record, "input")
     text: list[Any] = [asked.get("formatted") or asked.get("raw"), asked.get("choices") or []]
-    column.prompts.append(_hashed(text) if text[0] else None)
+    prompt = hashlib.sha256(json.dumps(text).encode()).hexdigest()[:16].encode()
+    column.prompts.append(prompt if text[0] else None)
     column.metadata.append(metadata)
     column.errors += record.get("error") is not None and not math.isnan(number)
-
-
-def _hashed(text: object) -> bytes:
-    return hashlib.sha256(json.dumps(text).encode()).hexdigest()[:16].encode()
 
 
 def match(
@@ -489,7 +480,7 @@ def match(
         if len(fits) > 1:
             mean = mean_of(column)
             scores = {i: float(results[i]["score_details"]["score"]) for i in fits}
-            fits = [i for i in fits if scale_of(scores[i], mean) is not None][:1]
+            fits = [i for i in fits if scale_of(scores[i], mean) is not None]
         if fits:
             matched[fits[0]] = key
         else:

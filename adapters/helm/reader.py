@@ -195,10 +195,6 @@ class _Run:
             items.setdefault(str(asked.get("id")), _Item(question, prompt))
         return items
 
-    def _repeated(self, key: _Key) -> Iterator[str]:
-        if n := self.again[key]:
-            yield f"{counted(n, 'score')} of an instance there again, of the same value: used once"
-
     def _of(self, key: _Key, label: str, items: Mapping[str, _Item]) -> Responses:
         value = self.logged.get(key, math.nan)
         rows = self.scores.get(key)
@@ -221,16 +217,17 @@ class _Run:
             np.array(list(rows.values())),
         )
         held = [items.get(item) for item in ids]
-        questions, prompts = (
-            _hashes([None if each is None else each[part] for each in held]) for part in (0, 1)
-        )
+        asked = [[None if each is None else each[part] for each in held] for part in (0, 1)]
+        questions, prompts = (None if None in each else np.asarray(each) for each in asked)
+        n = self.again[key]
+        again = f"{counted(n, 'score')} of an instance there again, of the same value: used once"
         return Responses(
             **base,
             item_ids=as_item_ids(ids),
             scores=scores,
             item_hashes=questions,
             provenance=Provenance(prompt_hashes=None if key.perturbation else prompts),
-            notes=(*_mismatch(scores, value), *self._repeated(key)),
+            notes=(*_mismatch(scores, value), *[again] * (n > 0)),
         )
 
 
@@ -288,7 +285,3 @@ def _hash(asked: object) -> bytes | None:
     text = json.dumps(asked)
     hidden = _HIDDEN.search(text)
     return None if hidden else hashlib.sha256(text.encode()).hexdigest()[:16].encode()
-
-
-def _hashes(hashes: Sequence[bytes | None]) -> NDArray[Any] | None:
-    return None if None in hashes else np.asarray(hashes)

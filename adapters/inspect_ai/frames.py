@@ -253,16 +253,12 @@ def offsets(record: Record, of: str) -> dict[str, float | None]:
     return {"minus": estimate - low, "plus": high - estimate}
 
 
-def _of_headline(log: EvalLog, part: str) -> Record:
+def _headline(log: EvalLog, *, part: str, key: str, of: str) -> Number:
     name = headline_row(log)
     rows = [row for row in annotated_rows(log, part) if row.get("metric") == name]
     if part == "comparisons":
         rows = [row for row in rows if is_model(str(row.get("model_b")), log.eval.model)]
-    return rows[0] if rows else {}
-
-
-def _headline(log: EvalLog, *, part: str, key: str, of: str) -> Number:
-    record = _of_headline(log, part)
+    record = rows[0] if rows else {}
     return offsets(record, of)[key] if key in ("minus", "plus") else record.get(key)
 
 

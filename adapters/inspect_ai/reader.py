@@ -386,7 +386,8 @@ def _of_estimand(
     problem = _disagreement(every[inside], estimand.logged, of_items=whole) if done else None
     if problem and not (whole and is_mean):
         return _of_header(base, estimand, *notes, f"no interval: {problem}")
-    if problem and _n_scored(every) > (estimand.logged.n or np.inf):
+    n_scored = (~np.isnan(mean_over_epochs(every))).sum()
+    if problem and n_scored > (estimand.logged.n or np.inf):
         # As after `inspect log exclude` and `log zero`: the header is of some, or of other scores.
         why = f"{problem}: nobody can say which of them are meant, so the header alone is used"
         return _of_header(base, estimand, *notes, why)
@@ -456,11 +457,6 @@ def _left_out(
     what = what if len(set(units)) <= MOST_UNITS else f"block of {what}s"
     note = f"{estimand.name} of items like these, recomputed without each {what} of {len(without)}"
     return {"left_out": np.array(without), "logged_n": n_items, "notes": (note,)}
-
-
-def _n_scored(scores: NDArray[np.float64]) -> int:
-    """Count the items that have a score."""
-    return int((~np.isnan(mean_over_epochs(scores))).sum())
 
 
 def only_items(fields: Fields, kept: NDArray[np.bool_]) -> Fields:

@@ -13,6 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -47,6 +48,9 @@ _SUITES = (
 _NAMED = re.compile(
     rf"(?:(?:{_SUITES})[|:]|[^|]+\|(?=[^|]+\|))?(?P<name>.+?)(?:[|:](?P<shots>\d+))?"
 )
+
+# How texts hold numbers of NumPy 2, and no number.
+_NO_LITERAL = re.compile(r"\bnp\.\w+\(([^()]*)\)|\bnp\.(True|False)_|\bnan\b")
 
 _LONGEST_VALUE = 1_000_000
 """Letters of a text that is parsed; longer ones are the question itself."""
@@ -197,11 +201,14 @@ class _Run:
         listed = cast("list[Any]", given) if isinstance(given, list) else []
         definition = next((m for m in map(_object, listed) if _names(m, metric)), dict[str, Any]())
         about: dict[str, Any] = {
-            key: _of_metric(value, metric) for key, value in definition.items()
+            # In the configuration of a group of metrics a field may have a value for each.
+            key: cast("Any", value).get(metric) if isinstance(value, Mapping) else value
+            for key, value in definition.items()
         }
-        original, effective = config.get("original_num_docs"), config.get("effective_num_docs")
-        is_part = (
-            isinstance(original, int) and isinstance(effective, int) and 0 < effective < original
+        # Each is -1 where it is unknown.
+        original, size = (
+            max(number, 0) if isinstance(number := config.get(f"{which}_num_docs"), int) else 0
+            for which in ("original", "effective")
         )
         n = len(details.ids) if details else 0
         _, shots = _named(task)
@@ -213,13 +220,13 @@ class _Run:
                 task=printable_name(task),
                 metric=printable_name(metric),
                 higher_is_better=about.get("higher_is_better"),
-                population=original if is_part else None,
+                population=original if 0 < size < original else None,
             ),
             "source": self.source,
             "settings": (*self.settings, *shown),
             "logged": logged,
             "logged_std_error": _number(values.get(f"{metric}_stderr")),
-            "logged_n": effective if isinstance(effective, int) and effective > 0 else n or None,
+            "logged_n": size or n or None,
         }
         version = str(self.json.get("versions", {}).get(task, ""))
         if self.selection.header_only:
@@ -228,9 +235,9 @@ class _Run:
             note = self._why_not(task, metric, details)
             return Responses(**base, provenance=Provenance(task_version=version), notes=(note,))
         scores = details.scores[metric]
-        mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan
+        mean = float(np.nanmean(scores))
         same = logged is None or agree(mean, logged)
-        n_cut = max(int(effective or 0) - n, 0) if isinstance(effective, int) else 0
+        n_cut = max(size - n, 0)
         aggregation = about.get("corpus_level_fn") or "mean"
         if not (same or n_cut) and ("mean" not in str(aggregation) or not about):
             note = f"not averaged: the mean of its items, {mean:.6g}, is not the value"
@@ -312,7 +319,6 @@ def _read_details(path: Path, metrics: Sequence[str] | None) -> _Details:
     columns: dict[str, list[Any]] = {
         name: [_value(v) for v in table[name].to_pylist()] for name in table.column_names
     }
-    n = table.num_rows
     if scores is not None:
         each = [_object(v) for v in columns[scores]]
         listed = list(dict.fromkeys(name for row in each for name in row))
@@ -322,12 +328,16 @@ def _read_details(path: Path, metrics: Sequence[str] | None) -> _Details:
         by_metric = {m: columns[m] for m in flat}
     if not by_metric and metrics is None:
         raise LogError(f"{path} has no column of scores ({', '.join(_SCORES)})")
-    numbers = {m: np.array([_score(v) for v in values]) for m, values in by_metric.items()}
-    asked = columns.get(docs) if docs else None
-    nothing: list[Any] = [None] * n
+    # As floats, None is NaN.
+    numbers = {
+        m: np.array([_number(v) for v in values], dtype=np.float64)
+        for m, values in by_metric.items()
+    }
+    asked = columns.get(docs or "")
+    nothing: list[Any] = [None]
     questions = [_question(doc) for doc in asked] if asked else columns.get(_QUESTION, nothing)
     return _Details(
-        ids=np.arange(n),
+        ids=np.arange(table.num_rows),
         scores={m: values for m, values in numbers.items() if np.isfinite(values).any()},
         questions=_hashes(questions),
         prompts=_hashes(columns.get(_PROMPT, nothing)),
@@ -343,10 +353,9 @@ def _question(doc: Any) -> Any:
 def _value(value: Any) -> Any:
     """Return a value that lighteval stored as text, where columns of its kind do not fit."""
     if isinstance(value, str) and value[:1] in ("{", "[") and len(value) < _LONGEST_VALUE:
-        try:
-            return ast.literal_eval(value)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            return value
+        for text in (value, _NO_LITERAL.sub(lambda m: m[1] or m[2] or "None", value)):
+            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+                return ast.literal_eval(text)
     return value
 
 
@@ -355,10 +364,6 @@ def _hashes(asked: Sequence[Any]) -> NDArray[Any] | None:
         return None
     texts = [json.dumps(each, default=str) for each in asked]
     return np.asarray([hashlib.sha256(t.encode()).hexdigest()[:16].encode() for t in texts])
-
-
-def _score(value: Any) -> float:
-    return math.nan if (number := _number(value)) is None else number
 
 
 def _number(value: Any) -> float | None:
@@ -370,11 +375,6 @@ def _number(value: Any) -> float | None:
 
 def _object(value: Any) -> Json:
     return cast("Json", value) if isinstance(value, Mapping) else {}
-
-
-def _of_metric(value: Any, metric: str) -> Any:
-    """Return what a field of the configuration says of one metric of a group."""
-    return cast("Any", value).get(metric) if isinstance(value, Mapping) else value
 
 
 def _names(metric: Json, name: str) -> bool:

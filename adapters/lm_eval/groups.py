@@ -93,15 +93,17 @@ class Tree:
         logged = as_number(self.results.get(group, {}).get(key))
         if logged is None:
             return ("micro",)
-        tasks = [t for t in self.leaves(group)
-                 if as_number(section(self.results, t).get(key)) is not None]  # fmt: skip
-        values = [as_number(self.results[task][key]) or 0.0 for task in tasks]
-        sizes = [self.size(task) for task in tasks]
-        if not values:
+        scored = [
+            (value, self.size(task))
+            for task in self.leaves(group)
+            if (value := as_number(section(self.results, task).get(key))) is not None
+        ]
+        if not scored:
             return "mismatch: no task of this group has the metric"
+        values, sizes = zip(*scored, strict=True)
         if not all(sizes) or len(set(sizes)) == 1:
             return ("micro",)  # up to 0.4.2 the numbers of items are not logged
-        micro = sum(v * n for v, n in zip(values, sizes, strict=True)) / sum(sizes)
+        micro = sum(value * size for value, size in scored) / sum(sizes)
         macro = sum(values) / len(values)
         means: dict[Literal["micro", "macro"], float] = {"micro": micro, "macro": macro}
         fits: list[Literal["micro", "macro"]] = [

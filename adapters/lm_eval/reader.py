@@ -232,12 +232,11 @@ class _Run:
         logged = self._logged(task, likelihoods=brier) if wanted else None
         repeats = layout.section(self.data, "configs", task).get("repeats")
         several = isinstance(repeats, int) and repeats > 1 and logged is not None
+        notes: dict[str, tuple[str, ...]] = {}
         if several and not self.selection.repeats:
             note = f"{repeats} repeats; --at-k (in Python: read(repeats=True)) scores each"
             choosing = self._choosing_filters(task)
             notes = {m.key: (note,) for m in metrics if m.filter in choosing}
-        else:
-            notes = {}
         responses = [self._of_metric(m, logged, *notes.get(m.key, ())) for m in metrics]
         scored = several and self.selection.repeats
         yield from self._with_repeats(task, responses) if scored else responses

@@ -386,9 +386,9 @@ def _responses(log: LogFile, mapping: _Mapping, selection: Selection) -> Iterato
         version=columns.pop("version", [None])[0], when=columns.pop("when", [""])[0],
     )  # fmt: skip
     by_order = mapping.raw.get("epoch") == BY_ORDER
-    chosen = replace(
-        selection, mapping=None, cluster=None, columns=(("epoch", BY_ORDER),) if by_order else ()
-    )
+    # Scores that stand for missing are taken out later: the value that the tool gives has them.
+    columns_of = (("epoch", BY_ORDER),) if by_order else ()
+    chosen = replace(selection, mapping=None, cluster=None, missing_codes=(), columns=columns_of)
     scores = {
         name: file.column(f"scores.{name}" if name else "score", part)
         for name, part in mapping.scores.items()
@@ -539,7 +539,8 @@ def _records(
         row["metric"] = metric
     several = cast("list[Any]", score) if isinstance(score, list) else [score]
     for nth, each in enumerate(several):
-        epoch = {"epoch": f"{row['epoch']}.{nth}" if "epoch" in row else nth}
+        # Epochs sort as numbers, in which 1.1 is 1.10.
+        epoch = {"epoch": f"{row['epoch']}.{nth:06d}" if "epoch" in row else nth}
         yield {**row, "score": each, **(epoch if len(several) > 1 else {})}
 
 

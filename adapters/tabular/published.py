@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from evalstats_plugin.adapters.tabular.recognition import COLUMNS, OF_SUMMARIES, find
 from evalstats_plugin.data.tables import Record, Table, decoded, record_table
-from evalstats_plugin.errors import LogError
+from evalstats_plugin.errors import LogError, few
 
 _NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?\s*%?"
 _WITH_ERROR = re.compile(rf"({_NUMBER})\s*\(?\s*±\s*({_NUMBER})\s*\)?", re.IGNORECASE)
@@ -22,6 +21,16 @@ _COUNTS = re.compile(
 )
 _MARKS = str.maketrans({"*": "", "`": "", "$": "", "−": "-"})
 _FOOTNOTES = str.maketrans("", "", "†‡§¶¹²³⁴⁵⁶⁷⁸⁹")
+# Not "2^10" or "10<sup>5</sup>", which are powers.
+_REFERENCE = re.compile(
+    r"(?<=[\d.%)>])\s*(?:\^(?:\{[a-z]*\}|[a-z]*)(?![\w{.+-])|<sup>[a-z]*</sup>|\[\^?\w+\])"
+    r"|</?(?:b|i|u|strong|em)>", re.IGNORECASE,
+)  # fmt: skip
+"""References to footnotes after a number, and tags around it."""
+_ARROWS = {"↑": "true", "↓": "false"}
+"""Whether higher is better, behind a metric of lm-eval or in the heading of a column."""
+_NO_VALUE = frozenset(("", "-", "--", "–", "—", "n/a", "na", "nan"))
+_PIPE = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r":?-{2,}:?|-?")
 _LONGEST = 200
 """Characters of a cell that may be a number."""
@@ -47,16 +56,20 @@ def split(text: str) -> Parts:
 
     >>> split("**61.2** ± 1.4")
     Parts(value='61.2', std_error='1.4', n='', right='')
-    >>> split("61% (11/18)").right, split(r"$.5 \pm .1$").std_error
-    ('11', '.1')
+    >>> split("61% (11/18)").right, split(r"$.5^{a} \pm .1$").std_error, split("61.2[^1]").value
+    ('11', '.1', '61.2')
     """
-    bare = text[:_LONGEST].translate(_MARKS).translate(_FOOTNOTES)
-    plain = bare.replace("\\pm", "±").replace("+/-", "±").strip()
+    plain = _bare(text[:_LONGEST]).replace("\\pm", "±").replace("+/-", "±").strip()
     if found := _WITH_ERROR.fullmatch(plain):
         return Parts(found[1].strip(), found[2].strip())
     if found := _COUNTS.fullmatch(plain):
         return Parts("", n=found[2].replace(",", ""), right=found[1].replace(",", ""))
     return Parts(plain if len(text) <= _LONGEST else text)
+
+
+def _bare(text: str) -> str:
+    """Return a number without typography and references to footnotes."""
+    return _REFERENCE.sub("", text.translate(_MARKS).translate(_FOOTNOTES)).strip()
 
 
 def markdown_table(content: bytes, where: str) -> Table:
@@ -68,13 +81,16 @@ def markdown_table(content: bytes, where: str) -> Table:
         There is no such table.
     """
     records: list[Record] = []
+    notes: list[str] = []
     for heading, rows in _tables(decoded(content, where)):
         names = [_SAME_AS.get(name.casefold(), name) for name in heading]
         if any(find(names, COLUMNS[part], set()) for part in ("model", "task")):
-            records += _long(list(_records(names, rows)), names, announced=True)
+            read, about = _long(list(_records(names, rows)), names, announced=True)
+            records += read
+            notes += about
     if not records:
         raise LogError(f"{where} has no table with a column of models or tasks and one of numbers")
-    return record_table(records, where)
+    return record_table(records, where, tuple(notes))
 
 
 def _tables(text: str) -> Iterator[tuple[list[str], list[list[str]]]]:
@@ -82,8 +98,9 @@ def _tables(text: str) -> Iterator[tuple[list[str], list[list[str]]]]:
     heading: list[str] = []
     rows: list[list[str]] | None = None
     for line in [*text.splitlines(), ""]:
-        bare = line.strip().removeprefix("|").removesuffix("|")
-        cells = [cell.strip() for cell in bare.split("|")] if "|" in line else []
+        bare = line.translate(_MARKS).strip().removeprefix("|").removesuffix("|")
+        parts = _PIPE.split(bare) if "|" in line else []
+        cells = [part.strip().replace("\\|", "|") for part in parts]
         if cells and all(_RULE.fullmatch(cell) for cell in cells) and heading and rows is None:
             rows = []
         elif rows is None:
@@ -99,13 +116,15 @@ def _records(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Re
     """Yield the rows of a table: an empty task is the one above, as lm-eval prints them."""
     before: dict[str, str] = {}
     for row in rows:
-        record = {n: c.translate(_MARKS).strip() for n, c in zip(names, row, strict=False) if n}
+        record = {n: cell for n, cell in zip(names, row, strict=False) if n}
         for name in ("task", "Version", "Filter", "n-shot"):
             if name in record and "Metric" in record:
                 record[name] = record[name].lstrip("- ") or before.get(name, "")
         used = record.get("Filter", "none")
         if "Metric" in record and used not in ("none", ""):
             record["Metric"] += f",{used}"
+        if arrow := next((cell for cell in row if cell in _ARROWS), ""):
+            record["higher_is_better"] = _ARROWS[arrow]
         before = record
         yield record
 
@@ -121,11 +140,11 @@ def published_table(table: Table, score: str | None = None) -> Table:
         return table
     columns = {name: column.texts().tolist() for name, column in table.load(table.names).items()}
     before = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    rows = before if score else _long(before, table.names, announced=False)
+    rows, notes = (before, ()) if score else _long(before, table.names, announced=False)
     score = score or find(list(rows[0]) if rows else (), COLUMNS["score"], set())
     if score and _is_published(rows, score):
         rows = [{**row, **_apart(row, score)} for row in rows]
-    return table if rows is before else replace(record_table(rows, table.where), notes=table.notes)
+    return table if rows is before else record_table(rows, table.where, (*table.notes, *notes))
 
 
 def _apart(row: Record, score: str) -> Record:
@@ -135,13 +154,18 @@ def _apart(row: Record, score: str) -> Record:
     return {score: parts.value, **{p: text or row.get(p, "") for p, text in found.items()}}
 
 
-def _long(rows: Sequence[Record], names: Sequence[str], *, announced: bool) -> Sequence[Record]:
-    """Return a row per model and task where each task has a column, and the rows elsewhere."""
+def _long(
+    rows: Sequence[Record], names: Sequence[str], *, announced: bool
+) -> tuple[Sequence[Record], tuple[str, ...]]:
+    """Return a row per model and task where each task has a column, and the rows elsewhere.
+
+    The notes name cells without a number, in columns that have numbers.
+    """
     model = find(names, COLUMNS["model"], set())
     score, task = (find(names, COLUMNS[part], set()) for part in ("score", "task"))
     counted = {find(names, known, set()) for known in OF_SUMMARIES.values()}
     if model is None or task or (score and announced) or (score and any(counted - {None})):
-        return rows
+        return rows, ()
     errors = {m[1]: name for name in names if (m := _ERROR_OF.fullmatch(name)) and m[1] in names}
     tasks = [
         name
@@ -152,13 +176,18 @@ def _long(rows: Sequence[Record], names: Sequence[str], *, announced: bool) -> S
         and (name in errors or announced or _is_published(rows, name))
     ]
     if not tasks:
-        return rows
+        return rows, ()
     size = find(names, OF_SUMMARIES["n"], set())
-    return [
-        {"model": row.get(model), "task": name, "score": row[name],
-         "std_error": row.get(errors.get(name, ""), ""), "n": row.get(size or "", "")}
+    made = [
+        {"model": row.get(model), "task": name, "score": _bare(str(row[name])),
+         "std_error": row.get(errors.get(name, ""), ""), "n": row.get(size or "", ""),
+         "higher_is_better": _ARROWS.get(name[-1], "")}
         for row in rows for name in tasks if _is_number(row.get(name, ""))
     ]  # fmt: skip
+    scored = {row["task"] for row in made}
+    texts = [str(row.get(name, "")) for row in rows for name in tasks if name in scored]
+    odd = [t for t in texts if not _is_number(t) and t.strip().casefold() not in _NO_VALUE]
+    return made, (f"no numbers, left out: {few(odd)}",) if odd else ()
 
 
 def _is_published(rows: Sequence[Record], name: str) -> bool:

@@ -63,6 +63,7 @@ from evalstats_plugin.data.responses import (
     as_item_ids,
     metadata_fields,
     origin,
+    without_codes,
 )
 from evalstats_plugin.data.store import KEY, LARGE, ResponseStore, tasks_of
 from evalstats_plugin.data.tables import (
@@ -150,11 +151,19 @@ def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
         responses = ResponseMatrix.load(path).to_responses()
         source = Source(path=path, harness=TABULAR)
         return [
-            replace(r, source=source) for r in responses if _wanted(selection, r.task, r.metric)
+            replace(without_codes(r, selection.missing_codes), source=source)
+            for r in responses
+            if _wanted(selection, r.task, r.metric)
         ]
     if KEY in metadata:
         return read_store(path, selection)
-    _refuse_others_of_ours(metadata, path)
+    # Saved fits and item banks are Parquet files too.
+    ours = [key.decode(errors="replace") for key in metadata if key.startswith(_MATRIX + b"_")]
+    if ours and METADATA not in metadata:
+        raise LogError(
+            f"{path} holds no scores: it is a file of evalstats-plugin's own ({ours[0]}). Give it "
+            "to the option or function that asks for such a file."
+        )
     announced = bool(selection.columns or selection.wide)
     table = open_table(log, announced=announced, wide=bool(selection.wide))
     if table is None:
@@ -171,16 +180,6 @@ def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
     if whole and not selection.columns:
         return _with_known(responses, metadata[METADATA], path, selection)
     return responses
-
-
-def _refuse_others_of_ours(metadata: Mapping[bytes, bytes], path: Path) -> None:
-    """Raise `LogError` for saved fits and item banks, which are Parquet files too."""
-    ours = [key.decode(errors="replace") for key in metadata if key.startswith(_MATRIX + b"_")]
-    if ours and METADATA not in metadata:
-        raise LogError(
-            f"{path} holds no scores: it is a file of evalstats-plugin's own ({ours[0]}). Give it "
-            "to the option or function that asks for such a file."
-        )
 
 
 def _wanted(selection: Selection, task: str, metric: str) -> bool:
@@ -614,7 +613,7 @@ def read_store(path: Path, selection: Selection) -> list[Responses]:
             "as intervals, compare and fit_irt do in Python, given ResponseStore(path)"
         )
     return [
-        replace(r, source=source, notes=store.notes)
+        without_codes(replace(r, source=source, notes=store.notes), selection.missing_codes)
         for task in tasks
         for r in task.responses(np.arange(len(store.models)))
     ]

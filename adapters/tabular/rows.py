@@ -202,8 +202,10 @@ def summed_up(
     elif value is not None and is_share(group.metric) and 1 < value.value <= 100:
         notes = (*notes, f"{group.metric}: {text} is read as {text} %")
         value, error = value.per_cent, error and error.per_cent
+    direction = _ItemProperties(group, table, rows, np.zeros(1, dtype=np.int64)).direction()
+    measure = Measure(task=group.task, metric=group.metric, higher_is_better=direction)
     return published(
-        group.model, Measure(task=group.task, metric=group.metric), source,
+        group.model, measure, source,
         value=value, std_error=error, n=None if n is None else int(n.value), notes=notes,
         may_count=may_count or is_share(group.metric),
     )  # fmt: skip

@@ -376,7 +376,7 @@ def _check_size(responses: Sequence[Responses], n_models: int, n_epochs: int) ->
         n_items += len(np.unique(np.concatenate([first, *own]).astype(str))) if own else len(first)
     # The scores, their means over the epochs, and what is computed of both.
     needed = 8 * n_models * n_items * (n_epochs + 2)
-    what = f"the scores of {n_models:,} models on {n_items:,} items"
+    what = f"the scores of {counted(n_models, 'model')} on {counted(n_items, 'item')}"
     check_memory(needed, what, "choose models or tasks, or make a response store of them")
 
 
@@ -475,7 +475,7 @@ def _chances(blocks: Sequence[ResponseMatrix]) -> FloatArray | None:
 def stack_epochs(responses: Sequence[Responses]) -> list[Responses]:
     """Join several runs of one model on one task and metric into epochs, oldest first."""
     cells = grouped(responses, lambda r: (r.model, r.task, r.metric)).values()
-    return [_stacked(sorted(runs, key=lambda r: r.source.when)) for runs in cells]
+    return [_stacked(sorted(runs, key=lambda r: r.source.instant)) for runs in cells]
 
 
 def _stacked(runs: list[Responses]) -> Responses:

@@ -147,6 +147,9 @@ STOCK: tuple[StockMetric, ...] = (
     _M("bits_per_byte", BITS, "lower", "bits_per_byte", "log-likelihood", _LIGHT),
     _M("target_perplexity", PERPLEXITY, "lower", "perplexity", "log-likelihood", _LIGHT),
     _M("mcc", DIFFERENCE, "higher", "mcc", "labels", _LIGHT),
+    # DeepEval: shares of an answer's opinions that are wrong, and pass below the threshold.
+    _M("Bias,score Hallucination,score Misuse,score Toxicity,score", SHARE, "lower",
+       harness="deepeval"),
     # Names that mean the same in whatever harness or table.
     _M("acc accuracy acc_norm exact_match em correct is_correct passed pass resolved success",
        SHARE),
@@ -187,6 +190,7 @@ def with_stock(measure: Measure, harness: str, more: tuple[StockMetric, ...] = (
         return measure
     metric = measure.metric.partition(",")[0]
     stock = stock_metric(metric, harness, measure.task, more)
+    stock = stock or stock_metric(measure.metric, harness, measure.task, more)
     if stock is None:
         return measure
     if measure.higher_is_better is None and stock.better != "unknown":

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import Path
@@ -410,11 +411,19 @@ class Source:
     harness: str
     version: str | None = None
     when: str = ""
-    """Time of the run, in a form that sorts by time."""
+    """Time of the run, as the log has it: texts without an offset from UTC sort by time."""
     run: str = ""
     """Id that the logs of an interrupted and resumed run share; empty where unknown."""
     is_annotated: bool | None = None
     """Whether this package has written its results into the log; None where it has no place."""
+
+    @property
+    def instant(self) -> str:
+        """Time of the run, in UTC where the log gives an offset, as a text that sorts by time."""
+        with suppress(ValueError, OverflowError):
+            time = datetime.fromisoformat(self.when)
+            return time.astimezone(UTC).isoformat() if time.tzinfo else self.when
+        return self.when
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,13 +504,14 @@ class Selection:
         names = (name, name.partition(",")[0])
         wanted = self.metrics_of(*tasks)
         for k, pattern in enumerate(wanted):
-            if any(is_like(n, p) for n in names for p in (pattern, _parted(pattern)[2])):
+            of_tasks = () if tasks else [metric for _, metric in parted(pattern)]
+            if any(is_like(n, p) for n in names for p in (pattern, *of_tasks)):
                 return k
         return len(wanted)
 
     def metrics_of(self, *tasks: str) -> tuple[str, ...]:
         """Return the patterns of metrics that count for a task; empty means all of them."""
-        pairs = [(task, metric) for task, equals, metric in map(_parted, self.metrics) if equals]
+        pairs = [pair for metric in self.metrics for pair in parted(metric)]
         if not pairs or not tasks:
             return self.metrics
         asked = [metric for task, metric in pairs if any(is_like(n, task) for n in tasks)]
@@ -518,14 +528,28 @@ def is_like(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
-def _parted(pattern: str) -> tuple[str, str, str]:
-    """Return the task, the sign between them, and the metric that is asked for.
+def parted(pattern: str) -> list[tuple[str, str]]:
+    """Return the tasks and metrics that ``TASK=METRIC`` may mean: names hold "=" too.
 
-    >>> _parted("arc=acc_norm"), _parted("acc")
-    (('arc', '=', 'acc_norm'), ('', '', 'acc'))
+    >>> parted("law:year=1=f1"), parted("acc")
+    ([('law:year', '1=f1'), ('law:year=1', 'f1')], [])
     """
-    task, equals, metric = pattern.partition("=")
-    return (task, equals, metric) if equals else ("", "", pattern)
+    return [(pattern[: at.start()], pattern[at.end() :]) for at in re.finditer("=", pattern)]
+
+
+def without_codes(r: Responses, codes: Sequence[float]) -> Responses:
+    """Return responses in which scores of these numbers are missing."""
+    coded = np.isin(r.scores, codes)
+    made = replace(
+        r,
+        scores=np.where(coded, np.nan, r.scores),
+        unreduced=r.unreduced and without_codes(r.unreduced, codes),
+        beside=tuple(without_codes(other, codes) for other in r.beside),
+    )
+    if not coded.any():
+        return made
+    shown = ", ".join(f"{code:g}" for code in codes)
+    return made.noted(f"{counted(int(coded.sum()), 'score')} of {shown} taken for missing")
 
 
 def task_shares(around: Sequence[tuple[Group, ...]], n_items: FloatArray) -> FloatArray:

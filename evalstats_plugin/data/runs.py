@@ -45,7 +45,7 @@ class ResponseSet:
         n_tasks = len({r.task for r in self.responses})
         of_each = grouped(self.responses, lambda r: (r.task, r.model)).values()
         n_answers = sum(max(len(r.item_ids) for r in own) for own in of_each)
-        parts = (counted(n_models, "model"), counted(n_tasks, "task"), f"{n_answers:,} answers")
+        parts = (counted(n_models, "model"), counted(n_tasks, "task"), counted(n_answers, "answer"))
         notes = f", {counted(len(self.notes), 'note')}" if self.notes else ""
         return f"<ResponseSet: {', '.join(parts)}{notes}>"
 
@@ -224,7 +224,7 @@ def _told_apart(r: Responses, runs: Collection[tuple[str, str]]) -> Responses:
     if not runs:
         return r
     when = r.source.when
-    is_telling = when and [other for other, _ in runs].count(when) == 1
+    is_telling = when and [other for other, _ in runs].count(r.source.instant) == 1
     return r.renamed(f"{r.model} @ {when if is_telling else r.source.path}")
 
 
@@ -236,7 +236,7 @@ def undated(r: Responses) -> Responses:
 
 def run_of(r: Responses) -> tuple[str, str]:
     """Return time and path of a run's log, which sort by time."""
-    return r.source.when, str(r.source.path)
+    return r.source.instant, str(r.source.path)
 
 
 def of_metric(responses: Iterable[Responses], name: str) -> list[Responses]:

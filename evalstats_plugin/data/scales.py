@@ -93,7 +93,7 @@ def observed(scores: FloatArray) -> Scale | None:
         return None
     if finite.min() >= 0 and finite.max() <= 1:
         return None
-    if _few_beyond(finite, (0.0, 1.0)) and (finite < 1).any():
+    if _few_beyond(finite, (0.0, 1.0)):
         return SHARE
     finite = _without_codes(finite)
     if not len(finite) or finite.min() < 0:
@@ -150,8 +150,6 @@ def _with_weightings(responses: list[Responses]) -> list[Responses]:
 
     By the same metric of other models, else by other metrics.
     """
-    if not any(g.weighting == "either" for r in responses for g in r.groups):
-        return responses
     weightings: dict[tuple[str, ...], Weighting] = {}
     for r in responses:
         for g in r.groups:

@@ -95,9 +95,11 @@ def _has_form(entry: Any) -> bool:
 
 def _add_each(held: Held, listed: list[Any], selection: Selection, plugins: Plugins) -> None:
     if listed and all(isinstance(each, Mapping) for each in listed):
-        first = [_read_by_adapter(each, selection, plugins) for each in listed[:1]]
-        if first == [None]:
-            held.tables.append(_of_records(listed, len(held.tables)))
+        if _read_by_adapter(listed[0], selection, plugins) is None:
+            # As the JSONL that they would be in a file.
+            lines = [json.dumps(dict(record), default=str) for record in listed]
+            name = _name(len(held.tables), "records.jsonl")
+            held.tables.append(LogFile(name, "\n".join(lines).encode()))
             return
     elif listed and all(isinstance(each, (int, float, list, tuple, np.ndarray)) for each in listed):
         try:
@@ -162,12 +164,6 @@ def _of_array(array: Any, selection: Selection) -> list[Responses]:
 
 def _name(n: int, what: str = "DataFrame") -> Path:
     return Path(what if not n else f"{what} {n + 1}")
-
-
-def _of_records(records: Sequence[Mapping[str, Any]], n: int) -> LogFile:
-    """Return records as the JSONL that they would be in a file."""
-    lines = [json.dumps(dict(record), default=str) for record in records]
-    return LogFile(_name(n, "records.jsonl"), "\n".join(lines).encode())
 
 
 def _as_file(table: Any, n: int, *, wide: bool) -> LogFile:

@@ -23,8 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
-import numpy as np
-
 from evalstats_plugin.data.inputs import Readable, under
 from evalstats_plugin.data.measure import Measures
 from evalstats_plugin.data.metrics import with_stock
@@ -34,7 +32,10 @@ from evalstats_plugin.data.responses import (
     Selection,
     check_item_ids,
     field_of_slices,
+    is_like,
+    parted,
     with_epochs,
+    without_codes,
 )
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.runs import (
@@ -52,7 +53,6 @@ from evalstats_plugin.errors import (
     LogError,
     PluginError,
     SelectionError,
-    counted,
     few,
 )
 from evalstats_plugin.logs.memory import rows_of_matrix, sorted_out
@@ -190,9 +190,7 @@ def read(
     )  # fmt: skip
     in_memory = sorted_out(paths, selection, plugins)
     places = in_memory.places
-    responses = with_known(in_memory.responses, plugins)
-    for r in responses:
-        check_item_ids(r, in_log=True)
+    responses = _checked(in_memory.responses, selection, plugins)
     notes: list[str] = []
     broken: dict[Path, Unread] = {}
     with ExitStack() as held:
@@ -224,8 +222,6 @@ def read(
         first = next(iter(broken.values()), None)
         raise first or _nothing_in(search.logs.values(), selection, plugins)
     _check_used(responses, selection)
-    if selection.missing_codes:
-        responses = [_without_codes(r, selection.missing_codes) for r in responses]
     by_setting = selection.by is not None and all(r.tags is None for r in responses)
     if selection.by is not None and by_setting:
         responses = with_settings_as_tags(responses, selection.by)
@@ -278,10 +274,14 @@ def check(
     plugins = plugins or load_plugins()
     selection = Selection(_names(task), _names(metric))
     logs = find_logs(paths, plugins)
-    run = partial(_read_or_why, selection=selection, plugins=plugins)
+    asked = [_Log(LogFile(log)) for log in logs]
     responses: list[Responses] = []
     broken: list[Finding] = []
-    for log, outcome in zip(logs, parallel_map(run, logs, here=not plugins.installed), strict=True):
+    for log, outcome in zip(
+        logs, _outcomes(asked, selection, plugins, None, again=False), strict=True
+    ):
+        if isinstance(outcome, PluginError) and strict():
+            raise outcome
         if isinstance(outcome, Unread):
             broken.append(_unreadable(log, outcome))
         else:
@@ -295,14 +295,11 @@ def read_results(
 ) -> ResponseSet:
     """Read what a harness returned in memory, such as lm-eval's ``simple_evaluate``."""
     plugins = plugins or load_plugins()
-    responses = plugins.call(
-        "evalstats_read_results", results=results, selection=selection or Selection()
-    )
+    asked = selection or Selection()
+    responses = plugins.call("evalstats_read_results", results=results, selection=asked)
     if responses is None:
         raise LogError(f"no installed adapter knows these results ({adapters(plugins)})")
-    measured = settled(with_known(responses, plugins))
-    for r in measured:
-        check_item_ids(r, in_log=True)
+    measured = settled(_checked(responses, asked, plugins))
     return ResponseSet(tuple(label_models(measured)), plugins.problems)
 
 
@@ -554,9 +551,21 @@ def _read(
         msg = f"{path} is not a log that an installed adapter knows ({adapters(plugins)}){problems}"
         raise LogError(msg)
     listed = [with_epochs(r) for r in responses] if again else list(responses)
-    for r in listed:
+    if listed and listed[0].source.harness == TABULAR:
+        # Tables are read without these: a code is no score beyond a scale.
+        selection = replace(selection, missing_codes=())
+    return _checked(listed, selection, plugins)
+
+
+def _checked(
+    responses: Iterable[Responses], selection: Selection, plugins: Plugins
+) -> list[Responses]:
+    """Return responses with what the registry knows, and scores that stand for missing missing."""
+    codes = selection.missing_codes
+    coded = [without_codes(r, codes) if codes else r for r in responses]
+    for r in coded:
         check_item_ids(r, in_log=True)
-    return with_known(listed, plugins)
+    return with_known(coded, plugins)
 
 
 def _refuse_votes(file: LogFile) -> None:
@@ -625,17 +634,6 @@ def _outcome(
     return responses, plugins.failures
 
 
-def _read_or_why(log: Path, selection: Selection, plugins: Plugins) -> list[Responses] | Unread:
-    try:
-        return read_log(log, selection, plugins)
-    except (LogError, DesignError) as error:
-        return error
-    except PluginError as error:
-        if strict():
-            raise
-        return error
-
-
 def _unreadable(log: Path, error: Unread) -> Finding:
     why = "its run did not end: " if isinstance(error, IncompleteLogError) else ""
     return Finding(
@@ -673,21 +671,6 @@ def _about_limits(kept: Iterable[Responses]) -> list[str]:
     return [f"only some items were run, {why} ({few(list(dict.fromkeys(parts)))})"] if parts else []
 
 
-def _without_codes(r: Responses, codes: tuple[float, ...]) -> Responses:
-    """Return responses whose scores of these numbers are missing, as tables are read."""
-    coded = np.isin(r.scores, codes)
-    made = replace(
-        r,
-        scores=np.where(coded, np.nan, r.scores),
-        unreduced=r.unreduced and _without_codes(r.unreduced, codes),
-        beside=tuple(_without_codes(other, codes) for other in r.beside),
-    )
-    if not coded.any():
-        return made
-    shown = ", ".join(f"{code:g}" for code in codes)
-    return made.noted(f"{counted(int(coded.sum()), 'score')} of {shown} taken for missing")
-
-
 def _check_used(responses: Sequence[Responses], selection: Selection) -> None:
     """Raise if the cluster field or the table options apply to none of the logs."""
     if selection.cluster is not None and all(r.clusters is None for r in responses):
@@ -696,9 +679,12 @@ def _check_used(responses: Sequence[Responses], selection: Selection) -> None:
             "which items belong together, such as doc.passage_id."
         )
     tasks = list(dict.fromkeys(n for r in responses for n in (r.task, *(g.name for g in r.groups))))
-    for task in (metric.partition("=")[0] for metric in selection.metrics if "=" in metric):
-        if not Selection((task,)).wants_task(*tasks):
-            raise SelectionError(_unknown("task", (task,), tasks))
+    # Adapters also know a task by a part of its name, such as that before its subject.
+    names = [part for task in tasks for part in (task, *re.split(r"[:/|]", task))]
+    for asked in filter(None, map(parted, selection.metrics)):
+        patterns = [task for task, _ in asked]
+        if not any(is_like(name, pattern) for name in names for pattern in patterns):
+            raise SelectionError(_unknown("task", patterns, tasks))
     about_tables = selection.columns or selection.wide
     if about_tables and all(r.source.harness != TABULAR for r in responses):
         raise SelectionError(
@@ -718,8 +704,10 @@ def _nothing_in(logs: Iterable[_Log], selection: Selection, plugins: Plugins) ->
     everything = replace(selection, tasks=(), metrics=(), header_only=True)
     responses = [r for log in logs for r in _read(log, everything, plugins)]
     if not responses:
-        log = next(iter(logs)).file.path
-        return LogError(f"{log} holds no scores at all: no task has a metric")
+        paths = [log.file.path for log in logs]
+        if not paths:
+            return LogError("there is nothing to read: name a log, a folder of logs, or a pattern")
+        return LogError(f"{paths[0]} holds no scores at all: no task has a metric")
     tasks = list(dict.fromkeys(n for r in responses for n in (*(g.name for g in r.groups), r.task)))
     metrics = list(dict.fromkeys(r.metric for r in responses))
     if not any(selection.wants_task(t) for t in tasks):

@@ -140,7 +140,9 @@ class CrossedAbilities:
                 need_torch(NEEDING_TORCH)
 
         def scale(under: ResponseSet) -> Abilities:
-            return _scale(under, confidence_level, items=items)
+            matrix = scored_part(under.matrix())
+            fit = fit_irt(matrix, rng=0)
+            return abilities(fit, matrix, confidence_level=confidence_level, items=items)
 
         self._scales = MetricFits(
             by_log, scale, nothing="no metric has a scale of ability", missing="no ability"
@@ -178,11 +180,6 @@ class CrossedAbilities:
                 if item.task in tasks:
                     written.setdefault(item.item, {}).update(_statistics(item, start[metric]))
         return written
-
-
-def _scale(responses: ResponseSet, level: float, *, items: bool) -> Abilities:
-    matrix = scored_part(responses.matrix())
-    return abilities(fit_irt(matrix, rng=0), matrix, confidence_level=level, items=items)
 
 
 def _statistics(item: ItemEstimate, start: str) -> dict[str, float | str]:

@@ -65,6 +65,8 @@ def test_several_metrics_or_no_scores_are_refused() -> None:
         ResponseSet(two).matrix()
     with pytest.raises(DesignError, match="no item scores to join"):
         ResponseSet(two).matrix(task="u")
+    with pytest.raises(DesignError, match="model 'a' is there twice for task 't'; choose one run"):
+        ResponseMatrix.join([two[0], two[0]])
 
 
 def test_real_logs_are_joined_over_models_and_tasks(tmp_path: Path) -> None:

@@ -171,6 +171,8 @@ def test_a_given_scale_takes_the_note_on_the_seen_one_away(tmp_path: Path) -> No
     rows = es.intervals(seen, measure=GRADES)
     assert not any("taken as" in note for row in rows for note in (*row.notes, *rows.notes))
     assert rows == es.intervals(es.read(_csv(tmp_path), measure=GRADES))
+    directed = es.intervals(seen, measure=es.Measure(higher_is_better=False))
+    assert "taken as a scale from 1 to 10" in directed[0].notes[-1]
 
 
 def test_every_kind_of_row_has_its_measure_in_json() -> None:

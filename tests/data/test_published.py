@@ -141,6 +141,16 @@ def test_json_lists_and_markdown_are_read(tmp_path: Path) -> None:
         ("run", "gsm8k", "exact_match,strict", False),
         ("run", "wiki", "perplexity", True),
     ]
+    lm_eval.write_text(LM_EVAL.replace("perplexity", "badness   ").replace("acc_norm", "odd     "))
+    assert [(r.metric, r.higher_is_better) for r in read(lm_eval)] == [
+        ("acc", True), ("odd", True), ("exact_match,strict", True), ("badness", False),
+    ]  # fmt: skip
+    board.write_text("| Model | x ↓ | y ↑ | z |\n|--|--|--|--|\n| a | 5.1 | .3 | .4 |\n")
+    assert [r.higher_is_better for r in read(board)] == [False, True, None]
+    (tmp_path / "run.csv").write_text("model,task,gap,n,higher_is_better\na,t,0.2,50,false\n")
+    less = read(tmp_path / "run.csv", columns={"score": "gap"})
+    assert [r.higher_is_better for r in less] == [False]
+    board.write_text(BOARD)
     by_place = {(r.model, r.task): r for r in intervals(read(board))}
     assert len(by_place) == 6
     assert by_place["alpha", "Small"].n_items == 20
@@ -164,10 +174,21 @@ def test_an_empty_cell_of_markdown_needs_no_blank(tmp_path: Path) -> None:
 def test_a_number_with_a_footnote_is_not_left_out(tmp_path: Path) -> None:
     board = tmp_path / "board.md"
     board.write_text("| Model | t |\n|--|--|\n| a² | 14/20† |\n| b | **9/20**¹ |\n| c | 11/20 |\n")
+    marked = ["61.2^a", "61.2*", "**61.2**", "$61.2^{ab}$", "61.2[^1]", "<b>61.2</b><sup>a</sup>"]
+    cells = "\n".join(f"| m{k} | {cell} |" for k, cell in enumerate([*marked, "61.2†"]))
+    (tmp_path / "marks.md").write_text(f"| **Model** | u* |\n|--|--|\n{cells}\n")
+    (tmp_path / "odd.md").write_text(
+        "| Model | t | by |\n|--|--|--|\n| a\\|1 | .6 | A |\n| b | 2^10 | B |\n| c | — | C |\n"
+    )
 
     assert [(r.model, r.estimate) for r in intervals(read(board))] == [
         ("a²", 0.7), ("b", 0.45), ("c", 0.55),
     ]  # fmt: skip
+    marks = read(tmp_path / "marks.md")
+    assert [(r.model, r.task, r.logged) for r in marks] == [(f"m{k}", "u", 61.2) for k in range(7)]
+    assert not any("left out" in note for r in marks for note in r.notes)
+    (odd,) = read(tmp_path / "odd.md")
+    assert (odd.model, odd.logged, odd.notes[0]) == ("a|1", 0.6, "no numbers, left out: 2^10")
 
 
 def test_what_lm_eval_0_3_wrote_is_read(tmp_path: Path) -> None:

@@ -16,11 +16,14 @@ from evalstats_plugin.data.matrix import stack_epochs
 from evalstats_plugin.data.responses import Prediction, Selection
 from evalstats_plugin.data.runs import (
     choose_runs,
+    find_copies,
+    label_models,
     latest_run,
     n_items,
     repeated_runs,
     run_of,
     undated,
+    with_settings_as_tags,
 )
 
 RUNS = st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=2, max_size=6)
@@ -57,6 +60,49 @@ def test_the_latest_run_is_whole_or_the_longest_since(runs, random):
     assert ("the latest run is partial" in note) == (expected != len(runs) - 1)
 
 
+def test_counts_are_as_long_as_the_items_that_they_are_of():
+    full, part = (
+        replace(_run(k, 0, is_partial=k > 1), logged=0.5, logged_n=n) for k, n in ((1, 10), (2, 4))
+    )
+
+    assert choose_runs([full, part], "latest")[0] == [full]
+
+
+def test_runs_at_an_unknown_time_are_no_copies():
+    """Nor those without items; at one time two logs hold one run."""
+    for n, when, n_copies in ((3, "2026", 1), (3, "", 0), (0, "2026", 0)):
+        runs = [_run(k, n, is_partial=False) for k in (1, 2)]
+        again = [replace(r, source=replace(r.source, when=when)) for r in runs]
+
+        assert len(find_copies(again)) == n_copies
+
+
+def test_settings_that_differ_name_a_model_in_their_order():
+    """Those of a task count against runs of this task alone; what all share names nothing."""
+    names = [f"s{k}" for k in range(6)]
+    listed = [
+        replace(_run(k, 1, is_partial=False), settings=tuple(
+            [(name, str(k)) for name in reversed(names)] + [("task.n", str(k)), ("same", "x")]
+        ))
+        for k in (1, 2)
+    ]  # fmt: skip
+    said = ", ".join(f"{name}=1" for name in names)
+
+    assert label_models(listed)[0].model == f"m ({said}, n=1)"
+    apart = [listed[0], listed[1].measured(task="other")]
+    assert label_models(apart)[0].model == f"m ({said})"
+
+
+def test_a_setting_is_the_tag_of_its_run():
+    """A list is one tag."""
+    run = replace(_run(1, 2, is_partial=False), settings=(("task.n", "5"), ("stop", "[1, 2]")))
+    for name, tag, rest in (("n", "5", "stop"), ("stop", '["[1, 2]"]', "task.n")):
+        [tagged] = with_settings_as_tags([run], name)
+
+        assert tagged.tags.tolist() == [tag, tag]
+        assert [key for key, _ in tagged.settings] == [rest]
+
+
 def test_all_runs_are_kept_or_refused_on_request():
     """Each under a name of its own."""
     each = [_run(k, 3, is_partial=False) for k in (1, 2)]
@@ -69,6 +115,22 @@ def test_all_runs_are_kept_or_refused_on_request():
         assert {undated(r).model for r in named} == {"m"}
     with pytest.raises(es.errors.DesignError, match="in 2 runs"):
         choose_runs(each, "error")
+
+
+def test_times_with_offsets_are_compared_as_instants():
+    """Noon in New York is after noon in Berlin, whatever the texts; so are epochs in order."""
+    times = ["2026-01-01T13:00:00+01:00", "2026-01-01T12:30:00Z", "2026-01-01T08:00:00-05:00"]
+    shuffled = [times[k] for k in (2, 0, 1)]
+    each = [_run(1, 2, is_partial=False) for _ in shuffled]
+    each = [
+        replace(r, scores=r.scores + times.index(when), source=replace(r.source, when=when))
+        for r, when in zip(each, shuffled, strict=True)
+    ]
+
+    assert [r.source.when for r in choose_runs(each, "latest")[0]] == times[2:]
+    assert [r.model for r in choose_runs(each, "all")[0]] == [f"m @ {when}" for when in shuffled]
+    assert stack_epochs(each)[0].scores.tolist() == [[0, 1, 2], [0, 1, 2]]
+    assert es.Source(path=Path(), harness="test", when="0001-01-01T00:00:00+01:00").instant
 
 
 def test_a_run_without_scores_is_no_epoch():
@@ -89,6 +151,8 @@ def test_metrics_of_a_task_replace_those_of_all(task, metrics):
 
     assert chosen.metrics_of(task) == metrics
     assert Selection(metrics=("f1",)).metrics_of(task) == ("f1",)
+    named = Selection(metrics=(f"{task}=b=f1",))
+    assert [named.wants_metric("f1", name) for name in (task, f"{task}=b")] == [False, True]
 
 
 def test_brackets_are_part_of_names():

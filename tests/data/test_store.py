@@ -210,9 +210,10 @@ def test_a_row_without_a_name_is_refused(tmp_path: Path, part: str, suffix: str)
 
 
 def test_an_answer_that_is_there_twice_is_refused_whatever_the_scores(tmp_path: Path):
-    """Of a byte each, or of any number."""
+    """Of a byte each, or of any number, though another answer is missing."""
+    models, items = ["m", "m", "m", "n"], ["x", "y", "x", "x"]
     for score in (1.0, 1 / 3 + 1e-6):
-        table = pd.DataFrame({"model": "m", "item": ["x", "y", "x"], "score": score})
+        table = pd.DataFrame({"model": models, "item": items, "score": score})
         table.to_parquet(tmp_path / "t.parquet")
 
         with pytest.raises(DesignError, match="1 answer is of the same model, item and epoch as"):
@@ -313,3 +314,10 @@ def test_rows_longer_than_a_block_are_read(monkeypatch: pytest.MonkeyPatch):
     loaded = tables.csv_table(text.encode(), "here").load(["name", "score"])
     assert loaded["name"].texts().tolist() == long
     assert loaded["score"].numbers("score", "here", "").tolist() == [0, 1, 2, 3, 4]
+
+
+def test_names_inside_objects_are_looked_for_in_the_first_hundred_records():
+    for before, names in ((99, ("a", "b", "b.c")), (100, ("a", "b"))):
+        records = [*[{"a": 1}] * before, {"b": {"c": 2}}]
+
+        assert tables.record_table(records, "here").names == names

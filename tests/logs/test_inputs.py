@@ -17,8 +17,10 @@ import pyarrow as pa
 import pytest
 
 import evalstats_plugin as es
+from evalstats_plugin.data.importing import write_store
 from evalstats_plugin.data.responses import Group
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
+from evalstats_plugin.logs import reading
 from evalstats_plugin.logs.exporting import _encodable
 from evalstats_plugin.logs.reading import adapters
 from evalstats_plugin.plugins import load_plugins
@@ -143,6 +145,29 @@ def test_codes_for_missing_are_left_out_of_whatever_is_read() -> None:
         assert any(note.endswith(" of 0 taken for missing") for note in r.notes)
 
 
+def test_codes_for_missing_are_taken_out_of_files_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of matrices and stores as well; a table is read without them, and not looked at again."""
+    matrix = es.ResponseMatrix.from_array(np.array([[1, 0, -1, 1], [0, 1, 1, -1]]))
+    matrix.save(tmp_path / "matrix.parquet")
+    write_store(tmp_path / "store.parquet", matrix)
+    (tmp_path / "table.csv").write_text("item,score\na,1\nb,-1\n")
+    (tmp_path / "own.json").write_text(
+        '{"rows": [{"id": "a", "x": 1}, {"id": "b", "x": -1}], "mean": 0}'
+    )
+    mapping = {"items": "rows[*]", "item": ".id", "score": ".x", "logged": {"score": "mean"}}
+    [own] = es.read(tmp_path / "own.json", mapping=mapping, model_name="m", missing_code=-1)
+    assert np.nan_to_num(own.item_means, nan=9).tolist() == [1, 9]
+    assert not any("mismatch" in note for note in own.notes)
+    monkeypatch.setattr(reading, "without_codes", None)
+
+    for name, n_scored in (("matrix.parquet", 6), ("store.parquet", 6), ("table.csv", 1)):
+        each = es.read(tmp_path / name, missing_code=-1).responses
+        assert sum(np.isfinite(r.scores).sum() for r in each) == n_scored
+        assert all(r.notes.count("1 score of -1 taken for missing") == 1 for r in each)
+
+
 def test_a_model_without_a_name_is_called_as_asked(tidy: pd.DataFrame, tmp_path: Path) -> None:
     """That of a table, which is then named after its task, or of an array."""
     one = tidy.loc[tidy["model"] == "a", ["item", "score"]]
@@ -178,6 +203,19 @@ def test_a_field_that_some_tasks_have_makes_slices_of_these(tmp_path: Path) -> N
 
     assert tagged.tags is not None
     assert (tagged.tags.tolist(), plain.tags) == (["de", "en"], None)
+
+
+def test_options_that_one_of_several_logs_can_use_are_no_mistake(tmp_path: Path) -> None:
+    """Columns of the table among them, and a field that only its items have."""
+    (tmp_path / "own.csv").write_text("qid,mark,group\n1,1,a\n2,0,a\n3,1,b\n")
+    options: dict[str, Any] = {"columns": {"score": "mark"}, "cluster": "group"}
+    own = es.read(tmp_path / "own.csv", LM_EVAL, **options)
+
+    clustered = {r.source.harness for r in own if r.clusters is not None}
+    assert (clustered, len({r.source.harness for r in own})) == ({"tabular"}, 2)
+    for name, value in options.items():
+        with pytest.raises(SelectionError, match=r"Leave them out|no item of these logs has"):
+            es.read(LM_EVAL, **{name: value})
 
 
 def test_votes_are_known_by_one_line_without_an_end(tmp_path: Path) -> None:
@@ -347,6 +385,13 @@ def test_what_cannot_be_read_is_one_type_error(odd: Any, call: Callable[..., Any
     """It lists what can."""
     with pytest.raises(TypeError, match=r"cannot be read.*(pathlib|axes models and items)"):
         call(odd)
+
+
+@pytest.mark.parametrize("given", [(), ([],)])
+def test_nothing_to_read_is_said_to_be_nothing(given: tuple[Any, ...]) -> None:
+    """It was a StopIteration, which says nothing and ends generators in silence."""
+    with pytest.raises(LogError, match="there is nothing to read: name a log"):
+        es.read(*given)
 
 
 def test_arrays_of_other_things_are_refused() -> None:

@@ -185,7 +185,7 @@ def _read_samples(archive: Archive, log: EvalLog, fields: Fields) -> list[Logged
                 "and its summaries do not tell enough; write it again with 'inspect log convert'"
             )
             raise LogError(msg)
-        return _from_samples(archive, fields)
+        return [from_sample(sample, fields) for sample in _from_archive(archive, EXCLUDED)]
 
 
 def _from_summaries(archive: Archive, fields: Fields) -> list[LoggedSample]:
@@ -230,10 +230,6 @@ def _slim_one(summary: dict[str, Any], kept: set[str] | None, *, costs: bool) ->
             if isinstance(score, dict):
                 for key in _LEFT_OUT_OF_SCORES:
                     cast("dict[str, Any]", score).pop(key, None)
-
-
-def _from_samples(archive: Archive, fields: Fields) -> list[LoggedSample]:
-    return [from_sample(sample, fields) for sample in _from_archive(archive, EXCLUDED)]
 
 
 def _from_archive(

@@ -361,7 +361,8 @@ class Documents:
         self._rows: list[int] = []
         self._walk = task.doc_iterator
         # Up to 0.4.13 a document's doc_id is its place among those asked, not its row.
-        self._by_place = self._counts_places()
+        last = len(self.documents) - 1
+        self._by_place = last < 1 or next(iter(self._walk(samples=[last])))[0] == 0
         task.doc_iterator = self._iterate
         if _draws_examples(task):
             self._draw = task.sampler.sample
@@ -383,10 +384,6 @@ class Documents:
             for document in self.documents
         )
         return [str(tools.hash_string(text)) for text in texts]
-
-    def _counts_places(self) -> bool:
-        last = len(self.documents) - 1
-        return last < 1 or next(iter(self._walk(samples=[last])))[0] == 0
 
     def _iterate(
         self, *, samples: Sequence[int] | None = None, **others: Any

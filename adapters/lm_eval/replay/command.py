@@ -17,6 +17,7 @@ from evalstats_plugin.adapters.lm_eval.layout import load_results, stamp_of, std
 from evalstats_plugin.adapters.lm_eval.replay.confined import Limits, confined
 from evalstats_plugin.adapters.lm_eval.replay.model import NoSuchTaskError
 from evalstats_plugin.adapters.lm_eval.run_harness import check_harness, harness, quiet_harness
+from evalstats_plugin.adapters.lm_eval.values import as_number
 from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.cli.shell.options import OUTPUT, command, paths, takes, under
 from evalstats_plugin.cli.shell.running import loaded_plugins
@@ -319,11 +320,8 @@ def _print(rows: list[dict[str, Any]], form: str) -> None:
 
 def _number(value: Any) -> float | None:
     """Return a finite number, or None: lm-eval writes "N/A", and JSON has no NaN."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if isfinite(number) else None
+    number = as_number(value)
+    return None if number is None or not isfinite(number) else number
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -251,7 +251,9 @@ class Answers:
             return
         pairs = [(asked[0], logged[0], self._same_prompt(request, logged[0]))]
         if request.request_type == "loglikelihood":
-            pairs.append((asked[1], logged[1], self._same_choice(asked[1], logged[1])))
+            # lm-eval omits the delimiter where a chat template separates the turns.
+            now, then = (t.lstrip() if self._templated else t for t in (asked[1], logged[1]))
+            pairs.append((asked[1], logged[1], now == then))
         for now, then, same in pairs:
             if not same:
                 raise LogError(
@@ -265,10 +267,6 @@ class Answers:
             return asked == logged
         # The text before the question (description, examples) is not in the request.
         return asked.strip() in logged if self._templated else logged.endswith(asked)
-
-    def _same_choice(self, asked: str, logged: str) -> bool:
-        # lm-eval omits the delimiter where a chat template separates the turns.
-        return asked.lstrip() == logged.lstrip() if self._templated else asked == logged
 
 
 def replaying_model(answers: Answers) -> Any:

@@ -21,6 +21,7 @@ from evalstats_plugin.adapters.lm_eval.replay.model import LoggedRun, LoggedTask
 from evalstats_plugin.adapters.lm_eval.replay.run import blaming, sandboxed_templates
 from evalstats_plugin.adapters.lm_eval.replay.tasks import Definitions, Scoring, build_task
 from evalstats_plugin.adapters.lm_eval.run_harness import check_harness, harness, quiet_harness
+from evalstats_plugin.adapters.lm_eval.values import as_number
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import DesignError, EvalStatsError, LogError
 from evalstats_plugin.stats.arrays import FloatArray
@@ -175,7 +176,7 @@ class _Scorer:
         if key not in self.known:
             values = self.task.process_results(deepcopy(self.docs[i]), [answer])
             self.known[key] = {
-                name: n for name, v in values.items() if (n := _number(v)) is not None
+                name: n for name, v in values.items() if (n := as_number(v)) is not None
             }
         return self.known[key]
 
@@ -193,13 +194,6 @@ class _Scorer:
                 for metric, value in values.items():
                     scores.setdefault(metric, np.full(shape, np.nan))[i, k] = value
         return scores
-
-
-def _number(value: Any) -> float | None:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
 
 
 def _check_scores(

@@ -161,12 +161,14 @@ def _as_logged(
     whole = {key: new.get(key, value) for key, value in logged.items() if key != KEY} | new
     if whole["groups"] is None:
         del whole["groups"]
+    missing = {name: task.missing for name, task in run.tasks.items() if task.missing}
+    parts = [f"task {name!r} is scored in part: {text}" for name, text in missing.items()]
     whole[PROVENANCE] = {
         "source": run.path.name,
         "lm_eval_version": harness("").__version__,
         "filters": scoring.filters,
         "metrics": scoring.metrics,
-        "notes": [*_notes_on_parts(run), *notes, *_version_notes(run, scored)],
+        "notes": [*parts, *notes, *_version_notes(run, scored)],
     }
     return whole | {"samples": samples}
 
@@ -206,14 +208,6 @@ def _version_notes(run: LoggedRun, scored: Mapping[str, Any]) -> list[str]:
         "defines it"
         for name in run.tasks
         if str(logged.get(name)) != str(now[name])
-    ]
-
-
-def _notes_on_parts(run: LoggedRun) -> list[str]:
-    return [
-        f"task {name!r} is scored in part: {task.missing}"
-        for name, task in run.tasks.items()
-        if task.missing
     ]
 
 

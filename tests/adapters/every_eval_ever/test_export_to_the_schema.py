@@ -100,6 +100,7 @@ def test_nothing_is_lost_that_the_schema_can_hold(harness: str, tmp_path: Path) 
             continue
         assert _values(r) == _values(again)
         np.testing.assert_array_equal(r.scores, again.scores)
+        assert again.measure.n_cut == 0
     found = [row.estimate for row in intervals(ResponseSet(tuple(held)))]
     assert len(found) >= len(held)
 

@@ -186,6 +186,22 @@ def test_instances_that_fit_nothing_are_shown_apart(changed: Callable[..., Path]
     assert any("fit no one result" in note for note in found["others", "instances"].notes)
 
 
+def test_instances_of_a_result_that_has_others_by_its_id_are_shown_apart(
+    changed: Callable[..., Path],
+) -> None:
+    """Those that name the result by its id are its own, and take no other's place."""
+
+    def half(found: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+        found["evaluation_results"] = found["evaluation_results"][1:]
+        found["evaluation_results"][0]["evaluation_result_id"] = "one"
+        for line in lines[:5]:
+            line["evaluation_result_id"] = "one"
+
+    sizes = {r.metric: len(r.item_ids) for r in read(changed("sums", half))}
+
+    assert sizes == {"acc": 5, "instances": 7}
+
+
 def test_what_makes_another_model_of_the_name_is_read(changed: Callable[..., Path]) -> None:
     """Labels name the temperature and the engine where these differ."""
 
@@ -213,7 +229,9 @@ def test_levels_errors_repeats_and_fields_for_clusters(changed: Callable[..., Pa
         lines[0]["evaluation"]["score"] = -1
         lines[1]["error"] = "timeout"
         for k, line in enumerate(lines):
-            line["metadata"] = {"passage": f"p{k // 4}"}
+            line["metadata"] = {"passage": f"p{k // 4}", "weight": "2"}
+        # The mean over items of what is known: 3 was right once of two times.
+        found["evaluation_results"][0]["score_details"]["score"] = 6.5 / 11
         lines.append({**lines[3], "evaluation": {"score": 0.0, "is_correct": False}})
 
     path = changed("sums", levels)
@@ -223,8 +241,17 @@ def test_levels_errors_repeats_and_fields_for_clusters(changed: Callable[..., Pa
     assert r.scores[3].tolist() == [1, 0]
     assert r.clusters is not None
     assert r.clusters.tolist() == [f"p{k // 4}" for k in range(12)]
+    tags = _by_metric(path, by="passage")["acc"].tags
+    assert tags is not None
+    assert tags.tolist() == r.clusters.tolist()
     assert "items that are there again count as further epochs" in r.notes
     assert "1 instances with an error: scores as logged" in r.notes
+    assert not any("mismatch" in note for note in r.notes)
+    assert (r.weights, r.logged) == (None, 6.5 / 11)
+    path.with_name(path.stem + "_samples.jsonl").unlink()
+    path.write_text(path.read_text().replace(f'"score": {6.5 / 11}', '"score": -1'))
+    assert [x.logged for x in read(path)] == [None]
+    path = changed("sums", levels)
     with pytest.raises(SelectionError, match="has the field 'passag'"):
         read(path, cluster="passag")
 
@@ -390,12 +417,21 @@ def test_what_check_needs_is_read(changed: Callable[..., Path]) -> None:
         cut(found, lines)
         lines[0]["input"]["formatted"] = "Question: what is 0 + 0?"
 
-    [before], [after] = (read(changed("carrying", how)) for how in (cut, reworded))
+    def counted(found: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+        cut(found, lines)
+        found["detailed_evaluation_results"]["total_rows"] = 5
+        lines[1]["input"] |= {"choices": []}
+        lines[2]["input"].pop("choices", None)
+
+    hows = (cut, reworded, counted)
+    [before], [after], [whole] = (read(changed("carrying", how)) for how in hows)
     known = before.provenance, after.provenance
     differ = np.asarray(known[0].prompt_hashes) != np.asarray(known[1].prompt_hashes)
 
     assert differ.tolist() == [True, False, False, False, False]
     assert (known[0].home, before.measure.n_cut) == ("tiny-1b", 3)
+    assert whole.measure.n_cut == 0
+    assert np.array_equal(whole.provenance.prompt_hashes, known[0].prompt_hashes)  # pyright: ignore[reportArgumentType]
 
 
 def test_instances_of_another_checksum_are_told(tmp_path: Path) -> None:

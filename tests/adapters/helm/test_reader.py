@@ -12,9 +12,19 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import intervals, read
-from evalstats_plugin.adapters.helm.reader import _Key, _label
-from evalstats_plugin.errors import LogError
+from evalstats_plugin.adapters.helm.reader import (
+    _Key,
+    _key,
+    _label,
+    _mean,
+    _mismatch,
+    find_logs,
+    read_log,
+)
+from evalstats_plugin.data.responses import Selection
+from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.logs.reading import check
+from evalstats_plugin.runtime.files import LogFile
 
 N, TRIALS = 12, 3
 
@@ -129,6 +139,7 @@ def test_a_run_says_what_it_is_of(run: Path) -> None:
     assert r.item_ids.tolist() == [f"id{i}" for i in range(8)]
     assert r.item_hashes is not None
     assert r.provenance.prompt_hashes is not None
+    assert {x.provenance.prompt_hashes is None for x in read(run) if "/typos" in x.metric} == {True}
     assert len(set(r.item_hashes.tolist())) == 8
 
 
@@ -137,6 +148,38 @@ def test_counts_are_read_if_named(run: Path) -> None:
     assert {r.metric for r in read(run, metric="num_output_tokens")} == {
         name for name in _logged(run) if name.startswith("num_output_tokens")
     }
+
+
+@pytest.mark.parametrize("task", ["toy:subject=sums", "toy", "t*=sums", "toy:*"])
+def test_a_metric_is_asked_for_of_a_task_with_an_equals_sign(run: Path, task: str) -> None:
+    """By its whole name, by that before the colon, and by patterns; an unknown one is an error."""
+    assert {r.metric for r in read(run, metric=f"{task}=f1_score")} == {
+        name for name in _logged(run) if name.startswith("f1_score")
+    }
+    with pytest.raises(SelectionError, match="no task in the logs is called 'toy:subject' or"):
+        read(run, metric="toy:subject=history=f1_score")
+
+
+def test_the_files_of_a_run_are_one_log(run: Path) -> None:
+    """Its scores, or its values where these are all, with the others beside it."""
+    files = {path.stem: LogFile(path) for path in sorted(run.iterdir())}
+    scores = files.pop("per_instance_stats")
+    others = [file.path for file in files.values()]
+    (run / "odd.json").write_text('{"instance_id": 1, "stats": [], "train_trial_index": 0}')
+    found = find_logs([scores, *files.values(), LogFile(run / "odd.json")])
+    values = files["stats"].path
+
+    assert {log: {*beside} for log, beside in found.items()} == {scores.path: {*others}}
+    assert find_logs([*files.values()]) == {values: [p for p in others if p != values]}
+
+
+def test_names_alone_say_nothing_of_items(run: Path) -> None:
+    """Reading them looks at no scores and no questions."""
+    (run / "scenario_state.json").write_text("{")
+    each = read_log(LogFile(run / "per_instance_stats.json"), Selection(header_only=True))
+
+    assert each is not None
+    assert {(len(r.item_ids), r.notes) for r in each} == {(0, ())}
 
 
 def test_values_alone_and_items_alone_are_readable(run: Path, tmp_path: Path) -> None:
@@ -177,7 +220,11 @@ def test_a_score_that_two_metrics_compute_counts_once(run: Path) -> None:
     assert "1 score of an instance there again, of the same value: used once" in row.notes
     assert not any("there again" in note for each in others for note in each.notes)
     other = json.loads(json.dumps(instances[0]))
-    other["stats"][0] |= {"mean": 0.123}
+    other["stats"][0] |= {"count": 0}
+    for both in ([other, *instances], [*instances, other]):
+        file.write_text(json.dumps(both))
+        assert intervals(read(run, metric=metric))[0].estimate == row.estimate
+    other["stats"][0] |= {"count": 1, "mean": 0.123}
     file.write_text(json.dumps([*instances, other]))
     with pytest.raises(LogError, match="'id0' has two scores exact_match in one trial"):
         read(run)
@@ -218,15 +265,50 @@ def test_hidden_texts_are_no_questions(run: Path) -> None:
     assert r.provenance.prompt_hashes is None
 
 
+def test_notes_compare_a_value_with_the_mean_of_trials() -> None:
+    """Nothing where they agree; that of instances, too, where trials differ in size."""
+    scores = np.array([[1.0, 0.0], [1.0, np.nan], [0.0, np.nan]])
+
+    assert list(_mismatch(scores[:1], 0.5)) == []
+    assert list(_mismatch(scores, 1 / 3)) == [
+        "0.333333 was logged, a mean of trials; of instances it is 0.5"
+    ]
+    assert list(_mismatch(scores, 0.5)) == ["mismatch: 0.5 was logged, the instances give 0.333333"]
+    assert list(_mismatch(scores * np.nan, 0.5)) == list(_mismatch(scores, np.nan)) == []
+
+
+def test_a_statistic_of_nothing_has_no_value():
+    """Whatever is written as its mean."""
+    assert np.isnan([_mean({"count": 0, "mean": 0.0}), _mean({"count": 1, "mean": None})]).all()
+    assert _mean({"count": 2, "mean": 0.5}) == 0.5
+
+
+def test_a_question_is_its_choices_in_any_order(run: Path) -> None:
+    """A scenario may shuffle them; other choices are another question."""
+    file = run / "scenario_state.json"
+    hashes: list[list[bytes]] = []
+    for texts in (("1", "2"), ("2", "1"), ("1", "3")):
+        state = json.loads(file.read_text())
+        for request in state["request_states"]:
+            request["instance"]["references"] = [{"output": {"text": text}} for text in texts]
+        file.write_text(json.dumps(state))
+        (r, *_) = read(run, metric="exact_match")
+        assert r.item_hashes is not None
+        hashes.append(r.item_hashes.tolist())
+
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
 def test_files_of_others_are_left_to_them(tmp_path: Path) -> None:
     """A list of other objects, and damage."""
     other = tmp_path / "list.json"
-    other.write_text('[{"name": "x"}]')
     cut = tmp_path / "per_instance_stats.json"
     cut.write_text('[{"instance_id": "a", "train_trial_index": 0, "stats": [')
 
-    with pytest.raises(LogError, match="not a log that an installed adapter knows"):
-        read(other)
+    for text in ('[{"name": "x"}]', '{"instance_id": "a", "stats": [], "train_trial_index": 0}'):
+        other.write_text(text)
+        with pytest.raises(LogError, match="not a log that an installed adapter knows"):
+            read(other, model_name="m")
     with pytest.raises(LogError, match="per_instance_stats"):
         read(cut, model_name="m")
 
@@ -237,6 +319,9 @@ def test_labels_name_what_tells_values_apart():
     other = _Key("f1", "valid", "", "")
     typos = [_Key("em", "test", "", "typos", settings) for settings in ("1", "2")]
 
+    settings = {"p": 1, "n": 2}
+    for changed in (settings, dict(reversed(settings.items()))):
+        assert _key({"name": {"name": "em", "perturbation": changed}}).settings == "n=2, p=1"
     assert _label(plain, [plain, other]) == "em"
     assert _label(other, [plain, other]) == "f1"
     assert _label(valid, [plain, valid, other]) == "em/valid"

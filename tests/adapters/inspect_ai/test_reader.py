@@ -233,6 +233,27 @@ def test_more_of_a_grade_is_better_whatever_it_is_called(tmp_path: Path) -> None
     assert known == ("logged", "registry")
 
 
+def test_a_scorer_named_as_a_cost_comes_first(tmp_path: Path) -> None:
+    """The cost of that name is then not read."""
+
+    def rename(log: EvalLog) -> None:
+        assert log.results is not None
+        for score in log.results.scores:
+            score.name = score.scorer = "tokens"
+        for spec in log.eval.scorers or ():
+            spec.name = "tokens"
+        for sample in log.samples or ():
+            sample.scores = dict(zip(["tokens"], (sample.scores or {}).values(), strict=True))
+
+    log = _log("models", "delta", "arith")
+    path = _edited(log, tmp_path / "log.eval", rename)
+    metrics = [r.metric for r in read_log(path, Selection(costs=True), load_plugins())]
+
+    assert {"match", "tokens", "seconds"} <= _of(log, costs=True).keys()
+    assert metrics == ["tokens", "seconds"]
+    assert _of(path, costs=True)["tokens"].logged == _of(log)["match"].logged
+
+
 def test_an_unscored_answer_is_no_share() -> None:
     """Nor is it another answer."""
     table = Table((), np.arange(3), np.arange(3), np.zeros(3, dtype=np.intp), 1)

@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from evalstats_plugin import intervals, read
-from evalstats_plugin.adapters.lighteval.reader import _names
+from evalstats_plugin.adapters.lighteval.reader import _names, find_logs
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.logs.reading import check
+from evalstats_plugin.runtime.files import LogFile
 
 N = 20
 STAMP = "2025-03-04T05-06-07.890123"
@@ -75,12 +76,15 @@ def _details(task: str, layout: str) -> pa.Table:
     docs = [{"query": text, "choices": ["a", "b"]} for text in asked]
     if layout == "texts":
         return pa.table({"__doc__": [*map(str, docs)], "__metric__": [*map(str, rows)]})
+    if layout == "numpy":
+        written = [str({m: np.float64(v) for m, v in row.items()} | {"x": np.nan}) for row in rows]
+        return pa.table({"__doc__": [*map(str, docs)], "__metric__": written})
     return pa.table({"__doc__": docs, "__metric__": rows, "__model_response__": asked})
 
 
 def _run(folder: Path, layout: str) -> Path:
     """Write a run: in folders as lighteval does, or in one as the Open LLM Leaderboard."""
-    apart = layout in ("structs", "texts")
+    apart = layout in ("structs", "texts", "numpy")
     results = folder / "results" / "acme" / "tiny" if apart else folder
     details = folder / "details" / "acme" / "tiny" / STAMP if apart else folder
     for place in (results, details):
@@ -93,7 +97,7 @@ def _run(folder: Path, layout: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize("layout", ["structs", "texts", "metrics", "columns"])
+@pytest.mark.parametrize("layout", ["structs", "texts", "numpy", "metrics", "columns"])
 def test_each_value_is_the_estimate_of_a_row_or_has_a_reason(tmp_path: Path, layout: str) -> None:
     """Also means over tasks, which have no interval."""
     _run(tmp_path, layout)
@@ -142,6 +146,22 @@ def test_results_without_details_and_details_without_results(tmp_path: Path) -> 
     [named, _] = read(alone, model_name="acme/tiny")
     assert (named.model, named.notes[0][-5:]) == ("acme/tiny", "means")
     assert intervals([em])[0].estimate == pytest.approx(_results()["results"][TASKS[0]]["em"])
+
+
+def test_details_belong_to_the_results_of_their_time(tmp_path: Path) -> None:
+    """Those of another run are a log of their own."""
+    file = _run(tmp_path, "metrics")
+    details = sorted(tmp_path.glob("details_*"))
+    other = details[0].with_name(details[0].name.replace(STAMP, STAMP.replace("20", "21", 1)))
+    other.write_bytes(details[0].read_bytes())
+
+    assert find_logs([LogFile(path) for path in sorted(tmp_path.iterdir())]) == {
+        file: details, other: [],
+    }  # fmt: skip
+    inside = tmp_path / STAMP
+    inside.mkdir()
+    details[1].rename(inside / details[1].name)
+    assert {len(r.item_ids) for r in read(file) if r.task in TASKS} == {N}
 
 
 def test_details_that_were_cut_or_changed_are_findings(tmp_path: Path) -> None:

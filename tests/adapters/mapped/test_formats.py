@@ -238,6 +238,17 @@ def test_deepeval_gives_its_own_scores_and_passes() -> None:
         assert np.isnan(closeness.scores.ravel()).nonzero()[0].tolist() == [7]
 
 
+def test_less_bias_is_better_and_more_that_pass(tmp_path: Path) -> None:
+    """DeepEval passes answers whose bias is below the threshold; it writes no direction."""
+    text = (LOGS / "deepeval" / "4.3.1" / "test_run_tiny-a.json").read_text()
+    path = tmp_path / "test_run.json"
+    path.write_text(text.replace('"Closeness"', '"Bias"'))
+
+    better = {r.metric: r.higher_is_better for r in es.read(path)}
+    assert (better["Bias,score"], better["Exactness,score"]) == (False, None)
+    assert better["Bias,passed"] is not False
+
+
 def test_deepeval_runs_inside_its_latest_file_are_read(tmp_path: Path) -> None:
     """`.latest_test_run.json` has them under a key."""
     path = LOGS / "deepeval" / "4.3.1" / "test_run_tiny-a.json"

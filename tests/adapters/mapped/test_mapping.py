@@ -193,6 +193,16 @@ def test_repeated_answers_are_told_apart_or_refused(tmp_path: Path) -> None:
     assert np.nan_to_num(r.scores, nan=-1).tolist() == [[1.0, 0.0], [1.0, -1.0]]
 
 
+def test_answers_in_a_list_are_epochs_inside_that_of_their_entry(tmp_path: Path) -> None:
+    """However many: the tenth is not the first."""
+    lists = {rep: [int(k == 4 * rep) for k in range(12)] for rep in (2, 1)}
+    rows = [{"id": "a", "ok": scores, "rep": rep} for rep, scores in lists.items()]
+    out = _written(tmp_path / "o.json", {"rows": rows})
+    [r] = es.read(out, mapping={"items": "rows[*]", "item": ".id", "score": ".ok", "epoch": ".rep"})
+
+    assert r.scores.tolist() == [[*lists[1], *lists[2]]]
+
+
 def test_settings_tell_models_of_one_name_apart(tmp_path: Path) -> None:
     """A long one is cut; what does not vary is not shown."""
     rows = [

@@ -93,6 +93,11 @@ def test_ids_that_are_all_numbers_are_numbers(table: Table) -> None:
         (["", "NaN", "n/a", "0.5"], [math.nan, math.nan, math.nan, 0.5]),
         (["NULL", "None", "-", "1"], [math.nan, math.nan, math.nan, 1]),
         (["inf", "-inf", "nan", "-2"], [math.inf, -math.inf, math.nan, -2]),
+        (["85%", "1", "0.5", ""], [0.85, 1, 0.5, math.nan]),
+        (["C", "i", "P", "N"], [1, 0, 0.5, 0]),
+        (["c", "c", "", "c"], [1, 1, math.nan, 1]),
+        (["P", "f", "NA", "p"], [1, 0, math.nan, 1]),
+        (["n", "n", "y", "n"], [0, 0, 1, 0]),
     ],
 )
 def test_scores_may_be_numbers_words_or_percentages(
@@ -255,6 +260,8 @@ def test_tables_in_a_folder_are_found_by_their_columns(table: Table, tmp_path: P
         (["model,item,score", "a,q1,perhaps"], DesignError, ["is 'perhaps' in row 1", "85%"]),
         (["model,item,score", 'a,q1,"0,5"', "a,q2,0.5"], DesignError, ["commas and points"]),
         (["model,item,score", "a,q1,85%", "a,q2,90"], DesignError, ["is '90' in row 2", "85%"]),
+        (["model,item,score", "a,q1,1", "a,q2,1_0"], DesignError, ["is '1_0' in row 2"]),
+        (["model,item,score", "a,q1,P", "a,q2,P"], DesignError, ["'P' in row 1 (and 1 more"]),
         (["model,item,score", "a,q1,1", "a,,1"], DesignError, ["row 2 has no item"]),
         (["model,item,score", "a,q1,1", ",q2,1"], DesignError, ["row 2 has no model"]),
         (["model,item,score", "a,q1,1", "a,q1,0"], DesignError, ["rows 1 and 2", "epoch=order"]),
