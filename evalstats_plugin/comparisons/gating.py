@@ -205,10 +205,10 @@ def gate(
     Raises
     ------
     DesignError
-        For a margin that is negative, not finite, or as large as the range of the scores; a margin
-        of 0 that must be shown not to be exceeded; a candidate whose scores are on another scale
-        than the baseline's, or better where the baseline's are worse; no two models with shared
-        items; or as of `slices`.
+        For a margin that is negative, not finite, or as large as the range of the scores; a share
+        of the range for a group of tasks with several; a margin of 0 that must be shown not to be
+        exceeded; a candidate whose scores are on another scale than the baseline's, or better where
+        the baseline's are worse; no two models with shared items; or as of `slices`.
     SelectionError
         No model has the baseline's name; or `items` names a task that the baseline did not run.
 
@@ -333,7 +333,7 @@ class Limits:
     of_range: bool
     non_inferior: bool
     ranges: Mapping[_Place, _Range]
-    """Of the scores, by task and metric."""
+    """Of the scores, by task or group and metric; of no group whose tasks have several."""
 
     def check(self, place: _Place, *, is_ratio: bool) -> None:
         """Refuse a margin that any candidate would keep, or a share of an unknown range."""
@@ -356,12 +356,11 @@ class Limits:
     def of(self, row: Comparison | Responses) -> tuple[float, _Range]:
         """Return the margin in units of the score, and the range."""
         place = (row.task, row.metric.removesuffix(",none"))
-        of_metric = {span for (_, metric), span in self.ranges.items() if metric == place[1]}
-        # A group has the range of its tasks.
-        span = self.ranges.get(place) or (of_metric.pop() if len(of_metric) == 1 else None)
-        if not self.of_range or span is None:
-            return self.drop, span
-        return self.drop * (span[1] - span[0]), span
+        span = self.ranges.get(place)
+        if self.of_range and place not in self.ranges:
+            why = f"the tasks of {row.task} have different ranges, so that no margin is a % of it"
+            raise DesignError(f"{why}: give it in units of the score, or judge each task alone")
+        return self.drop * (span[1] - span[0]) if self.of_range and span else self.drop, span
 
     def decided(self, row: Comparison) -> GateRow:
         """Return the decision on one comparison."""
@@ -399,7 +398,12 @@ def _key(row: GateRow) -> tuple[str, str, str, str]:
 
 
 def _ranges(standards: Iterable[Responses]) -> dict[_Place, _Range]:
-    return {task_and_metric(r): make_cell(r).bounds for r in standards}
+    spans = {task_and_metric(r): make_cell(r).bounds for r in standards}
+    in_groups = [(g.name, *task_and_metric(r)) for r in standards for g in r.groups]
+    # A group has the range of its tasks.
+    of_groups = grouped(in_groups, lambda place: (place[0], place[2]))
+    every = {g: {spans[place[1:]] for place in own} for g, own in of_groups.items()}
+    return {g: own.pop() for g, own in every.items() if len(own) == 1} | spans
 
 
 def _as_the_baseline(
@@ -720,10 +724,8 @@ def _detectable(row: Comparison, limits: tuple[float, float] | None, margin: flo
 
 def _error_and_tail(row: Comparison, half_width: float) -> tuple[float, float | None]:
     """Return the standard error, and the tail in which an interval for the whole family ends."""
-    if row.low_single is None or row.high_single is None:
-        return 0.0, None
-    level = float(special.ndtri((1 + row.confidence_level) / 2))
-    error = (row.high_single - row.low_single) / (2 * level)
+    low, high = _gains(row, row.low_single, row.high_single) or (0.0, 0.0)
+    error = (high - low) / (2 * float(special.ndtri((1 + row.confidence_level) / 2)))
     if half_width <= 0 or error <= 0:
         return 0.0, None
     # Limits of two or three units can be so far out that no tail is left.

@@ -342,7 +342,7 @@ def _next_of(task: JudgedTask, n: int, rng: np.random.Generator) -> list[NextLab
     ends = np.cumsum(chance[order])
     steps = rng.random() + np.arange(round(float(ends[-1])))
     drawn = np.zeros(len(chance), dtype=np.bool_)
-    drawn[order[np.minimum(np.searchsorted(ends, steps), len(order) - 1)]] = True
+    drawn[order[np.searchsorted(ends[:-1], steps)]] = True
     before = np.where(judged[None, :], labelled.sum(axis=1, keepdims=True) / judged.sum(), 0.0)
     if task.probabilities is not None:
         before = np.where(labelled, task.probabilities, before)

@@ -150,7 +150,7 @@ def _notes(
         notes.append("the two models share no item")
     elif np.isnan(estimates.difference[i]):
         name = joined.metric.partition(",")[0]
-        notes.append(f"no difference: {name} is 0/0 for one of the models")
+        notes.append(f"no difference: {name} says nothing of one of the models")
     elif not np.isfinite(estimates.low[i]):
         notes.append("no interval: one item or cluster, or answers that do not differ")
     return tuple(notes)
@@ -168,7 +168,7 @@ def _solved(
     `items` is a mask of shape (M,), the rest has shape (P,).
     """
     statistics, counts = joined.units(items)
-    values = joined.value(np.einsum("nus,u->ns", statistics, counts * 1.0))
+    values = joined.observed(np.einsum("nus,u->ns", statistics, counts * 1.0))
     score_a, score_b = values[pairs[0]], values[pairs[1]]
     difference = score_b - score_a
     if method.name == "sums-jackknife-t":
@@ -262,6 +262,8 @@ class Joined(Compared):
 
     kind: Kind
     value: Value
+    observed: Value
+    """The same of these items, NaN where the metric says nothing of them."""
     statistics: FloatArray
     """Shape (N, M, S): what each item adds to each model's sums, 0 where it is missing."""
     there: BoolArray
@@ -337,6 +339,7 @@ def _joined(group: Sequence[Responses], baseline: str | None) -> Joined:
         b=b,
         kind="corpus" if parts[0].kind == "ratio" else parts[0].kind,
         value=parts[0].value,
+        observed=parts[0].observed,
         statistics=statistics,
         there=answered,
         codes=None if parts[0].codes is None else codes,

@@ -131,7 +131,7 @@ def method_of(pairing: Pairs, request: Request) -> Method:
 
 def draws_for(n_pairs: int, n_units: int) -> int:
     """Return how many draws are taken for so many pairs and items (or tasks) in all."""
-    affordable = min(DRAWN / max(n_pairs, 1), WEIGHED / max(n_units, 1))
+    affordable = min(DRAWN / n_pairs, WEIGHED / n_units)
     return int(np.clip(affordable, LEAST_DRAWS, MOST_DRAWS))
 
 

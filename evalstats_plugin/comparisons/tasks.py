@@ -173,7 +173,8 @@ def headlines(
     of: dict[tuple[str, str], dict[str, Cell]] = {}
     for r in latest:
         task, metric = task_and_metric(r)
-        if r.pairs is None and _has_mean(cell := make_cell(replace(r, beside=()))):
+        cell = make_cell(replace(r, beside=()) if r.beside else r)
+        if r.pairs is None and cell.kind in ("binary", "bounded", "real") and cell.n > 0:
             place = wanted.place_of_metric(r.metric, task, *(g.name for g in r.groups))
             metrics.setdefault(task, {}).setdefault(metric, place)
             of.setdefault((task, metric), {}).setdefault(r.model, cell)
@@ -186,10 +187,6 @@ def headlines(
     if without:
         notes.append(f"no mean of item scores: {few(list(without))}")
     return cells, notes
-
-
-def _has_mean(cell: Cell) -> bool:
-    return cell.kind in ("binary", "bounded", "real") and cell.n > 0
 
 
 def in_overall(

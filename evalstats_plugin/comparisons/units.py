@@ -7,6 +7,7 @@ single items; sums over clusters; items within fixed tasks, with their weights; 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,9 @@ from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.clustered import by_cluster
 from evalstats_plugin.stats.pairs.differences import Counts, Differences, MeanDifferences
 from evalstats_plugin.stats.pairs.simultaneous import Units
+
+KEPT = 2**22
+"""Units of pairs that are held at once: of few pairs at a time, those of many tasks take long."""
 
 
 def mean_differences(pairs: Pairs) -> MeanDifferences:
@@ -40,7 +44,9 @@ def common_units(pairs: Pairs) -> Units | None:
     gone = np.isnan(scores)
     ones = np.ones(scores.shape[1])
     sizes = ones if clusters is None else by_cluster(ones, clusters)
-    sums = scores if clusters is None else by_cluster(np.where(gone, 0.0, scores), clusters)
+    # Models that lack items are not those with 0 there: their order would be that of the logs.
+    means = np.where(gone, 0.0, scores).sum(axis=0) / np.maximum((~gone).sum(axis=0), 1)
+    sums = scores if clusters is None else by_cluster(np.where(gone, means, scores), clusters)
     if not gone.any():
         return Units(sums, sizes)
 
@@ -77,11 +83,18 @@ class Strata:
 
     def differences(self, pairs: slice | IntArray) -> tuple[FloatArray, FloatArray]:
         """Units of some pairs, shape (K, U), NaN where missing, and which of them are there."""
-        return self._of(pairs)[:2]
+        x, observed, _ = (x[pairs] for x in self._all) if self._all else self._of(pairs)
+        return x, observed
 
     def means(self) -> FloatArray:
         """Weighted mean differences, shape (P,)."""
-        return self._of(slice(None))[2]
+        return (self._all or self._of(slice(None)))[2]
+
+    @cached_property
+    def _all(self) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+        """Units of all pairs; None where they are many."""
+        n = sum(len(task.a) * task.n_of_task for task in self.tasks)
+        return self._of(slice(None)) if n <= KEPT else None
 
     def _of(self, pairs: slice | IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         first = [task.scores[task.a[pairs]] for task in self.tasks]
@@ -92,11 +105,10 @@ class Strata:
         scores = [task.scores for task in self.tasks]
         gone = any(bool(np.isnan(own).any()) for own in scores)
         # Of the models; where they lack items it gives the order of the units alone.
-        filled = [np.where(np.isnan(own), 0.0, own) for own in scores]
-        sums, _, _ = self._units([0 * own for own in filled], filled)
-        every = Units(np.nan_to_num(sums), np.ones(sums.shape[1]))
+        sums, _, _ = self._units([np.zeros_like(own) for own in scores], scores)
+        every = Units(sums, np.ones(sums.shape[1]))
         single = any(task.scores.shape[1] == 1 for task in self.tasks)
-        if not (gone or single or np.isnan(sums).any()):
+        if not (gone or single):
             return every
 
         def differences(which: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -113,7 +125,7 @@ class Strata:
         ]
         weights = self._weights(np.stack([part.n_items for part in parts], axis=1))
         whole = (weights * np.stack([part.mean for part in parts], axis=1)).sum(axis=1)
-        parts = self._with_spread(parts)
+        parts = self._with_spread(parts, np.where(whole < 0, -1.0, 1.0))
         n_units = np.stack([part.n_units for part in parts], axis=1)
         total = n_units.sum(axis=1)
         x = np.concatenate(
@@ -125,8 +137,11 @@ class Strata:
         x = np.where(observed & ~few[:, None], x + whole[:, None], np.nan)
         return x, observed.astype(np.float64), whole
 
-    def _with_spread(self, parts: Sequence[_TaskUnits]) -> list[_TaskUnits]:
-        """Give tasks of a single item two units, as far apart as items are in the other tasks."""
+    def _with_spread(self, parts: Sequence[_TaskUnits], sign: FloatArray) -> list[_TaskUnits]:
+        """Give tasks of a single item two units, as far apart as items are in the other tasks.
+
+        The sign is that of the pair: its models exchanged, all units change theirs.
+        """
         alone = [part.scores.shape[1] == 1 for part in self.tasks]
         if not any(alone) or all(alone):
             return list(parts)
@@ -136,7 +151,7 @@ class Strata:
             for part, single in zip(parts, alone, strict=True)
             if not single
         ]
-        half = np.sqrt(np.mean(variances, axis=0) / 2)
+        half = sign * np.sqrt(np.mean(variances, axis=0) / 2)
         both = np.stack([half, -half], axis=1)
         return [
             part._replace(rest=both, seen=np.repeat(part.seen, 2, axis=1), n_units=2 * part.n_units)

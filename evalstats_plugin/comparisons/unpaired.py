@@ -70,7 +70,8 @@ def _solver(samples: _Samples) -> Callable[[float], Solved]:
     elif samples.method.family == "unpaired-bounded":
         scores = np.full((len(samples.cells), n.max()), np.nan)
         for row, cell in zip(scores, samples.cells, strict=True):
-            row[: cell.n] = _values(cell)
+            # Where only counts are logged, as many ones and zeros.
+            row[: cell.n] = cell.values if len(cell.values) else np.arange(cell.n) < cell.successes
         data, more = (scores, a, b), {"bounds": samples.bounds or (0.0, 1.0)}
     else:
         data = (*cluster_arrays(samples.cells), a, b)
@@ -231,13 +232,6 @@ def _notes(samples: _Samples, low: FloatArray, high: FloatArray) -> list[tuple[s
             own.append(f"no upper limit of the {EFFECTS[samples.method.name]}")
         notes.append((*samples.notes, *own))
     return notes
-
-
-def _values(cell: Cell) -> FloatArray:
-    """Scores of the items; where only counts are logged, as many ones and zeros."""
-    if len(cell.values):
-        return cell.values
-    return (np.arange(cell.n) < cell.successes).astype(np.float64)
 
 
 def _predicted_on(r: Responses, ids: NDArray[Any]) -> Prediction | None:

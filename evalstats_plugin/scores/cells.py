@@ -234,7 +234,7 @@ def _of_logged_counts(r: Responses) -> Cell:
     if not 0 <= p <= 1:
         return nothing
     k = round(p * n)
-    if abs(k - p * n) > 1e-6 * n:
+    if not math.isclose(k / n, p, rel_tol=0, abs_tol=1e-6):
         return nothing
     if n > 1:
         expected = math.sqrt(p * (1 - p) / (n - 1))
@@ -337,19 +337,14 @@ def filled(cell: Cell, score: float) -> Cell:
     """The cell with a score for every item that has none."""
     means = cell.responses.item_means
     gone = np.isnan(means)
+    counts = cell.kind == "binary" and score == (cell.bounds or UNIT)[1]
     return replace(
         cell,
         values=np.where(gone, score, means),
         clusters=None if cell.clusters is None else cell.responses.clusters,
-        successes=cell.successes + _is_high(cell, score) * gone.sum(),
+        successes=cell.successes + counts * gone.sum(),
         n=len(means),
-        n_missing=cell.n_missing,
     )
-
-
-def _is_high(cell: Cell, score: float) -> bool:
-    """Whether a score is the upper of two values."""
-    return cell.kind == "binary" and score == (cell.bounds or UNIT)[1]
 
 
 def on_unit(cell: Cell) -> Cell:

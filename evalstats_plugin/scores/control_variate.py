@@ -113,8 +113,7 @@ class _Table:
 
 def _table(cells: Sequence[Cell]) -> _Table:
     """Join the models; those whose metric is not a mean keep their rows, without scores."""
-    usable = [i for i, cell in enumerate(cells) if cell.kind in MEANS and cell.n]
-    usable = [i for i in usable if len(cells[i].responses.item_ids)]
+    usable = [i for i, cell in enumerate(cells) if cell.kind in MEANS and len(cell.values)]
     if not usable:
         nothing = np.full((len(cells), 0), np.nan)
         return _Table(cells, nothing, nothing, np.zeros(len(cells)))

@@ -204,16 +204,10 @@ def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:
     if short := int((n_epochs < k).sum()):
         have = "items have" if short > 1 else "item has"
         notes = (*notes, f"{short} {have} fewer than {k} scored epochs")
+    own = r.measure.on(SHARE, "registry")
     return replace(
         r,
-        measure=replace(
-            r.measure,
-            metric=f"{name} {r.metric}",
-            reducer=name,
-            scale=SHARE,
-            scale_from="registry",
-            is_headline=False,
-        ),
+        measure=replace(own, metric=f"{name} {r.metric}", reducer=name, is_headline=False),
         scores=scores[:, None],
         answers=None,
         unreduced=r,

@@ -95,6 +95,7 @@ def _weighted_row(
         notes=(*group.notes, *_of_cut_tasks(cells)),
         logged=finite(group.logged),
         logged_std_error=finite(group.logged_std_error),
+        population=few(list(dict.fromkeys(r.population for r in rows))),
         **none,
     )
     if any(c.responses.predicted is not None for c in cells):

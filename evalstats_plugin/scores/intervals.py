@@ -100,6 +100,11 @@ _TREND = 2.0
 PREDICTIVE = "beta-predictive"
 """What `beta-hpd` and `beta` become for a finite population."""
 
+_PREDICTED = {"beta-hpd": predictive_hpd, "beta": predictive_equal_tailed}
+
+MOST_PREDICTED = 2**20
+"""Items not run whose outcomes are summed; with more the correction has the same 6 digits."""
+
 
 _FOR_CLUSTERS = frozenset(method.name for method in CLUSTERED)
 
@@ -552,7 +557,7 @@ def _of_composites(
 ) -> Limits:
     """Run one method on cells whose metric is not a mean; `sampling` is for methods that draw."""
     function = partial(method.load(), confidence_level=level)
-    composites = [c.composite for c in batch if c.composite is not None]
+    composites: list[Any] = [c.composite for c in batch]
     if method.family == "f1":
         tables = np.stack([c.table for c in composites])
         right = tables[:, 1, 1]
@@ -570,7 +575,7 @@ def _of_composites(
     if method.family == "left-out":
         parts = [function(np.asarray(c.estimate), c.values) for c in batch]
     elif method.family == "auc":
-        parts = [function(*c.ranked) for c in composites if c.ranked]
+        parts = [function(*c.ranked) for c in composites]
     else:
         more = sampling if method.name == "sums-percentile" else {}
         parts = [
@@ -669,27 +674,26 @@ def _of_population(
     size = cell.responses.population if population == "logged" else population
     if size is None or row.low is None or row.high is None or cell.kind in (None, "ratio"):
         return row
-    ends = row.estimate or 0.0, row.estimate or 0.0
-    n, total = cell.n, int(size)
+    ends: tuple[Any, Any] = row.estimate, row.estimate
+    # A precision is of some of the items that were run.
+    n = cell.n if cell.composite is None else int(cell.composite.there.sum())
+    total = int(size)
     if cell.bounds is not None and solver.treated.missing == "bounds" and n_open(cell):
-        least, most = (filled(cell, bound) for bound in cell.bounds)
-        n, ends = least.n, (least.estimate, most.estimate)
+        lowest, highest = (filled(cell, bound) for bound in cell.bounds)
+        n, ends = lowest.n, (lowest.estimate, highest.estimate)
     if total < n:
         raise DesignError(
             f"{row.model} answered {n} items of {row.task}, more than the {total} of the whole "
             "benchmark; give a population of at least as many"
         )
     note = f"for all {counted(total, 'item')}; {n} of them were run and must be a random part"
-    if row.method in ("beta-hpd", "beta") and row.estimate is not None and cell.bounds == UNIT:
-        hpd = row.method == "beta-hpd"
-        predict = predictive_hpd if hpd else predictive_equal_tailed
-        interval = predict(
-            cell.successes,
-            n,
-            total,
-            confidence_level=row.confidence_level,
-            prior=solver.prior or (1.0, 1.0),
-        )
+    predict = _PREDICTED.get(row.method)
+    if predict is not None and cell.composite is None and total - n <= MOST_PREDICTED:
+        prior = solver.prior or (1.0, 1.0)
+        level = row.confidence_level
+        shares = predict(cell.successes, n, total, confidence_level=level, prior=prior)
+        least, most = cell.bounds or UNIT
+        interval = Interval(*(least + (most - least) * share for share in shares))
         method = PREDICTIVE
     else:
         limits = Interval(np.asarray(row.low), np.asarray(row.high))

@@ -19,6 +19,7 @@ from evalstats_plugin.data.measure import joint
 from evalstats_plugin.data.responses import Responses, mean_over_epochs
 from evalstats_plugin.data.results import finite_values
 from evalstats_plugin.data.runs import one_of_each, run_of
+from evalstats_plugin.data.scales import settled
 from evalstats_plugin.scores.cells import by_task, task_and_metric
 from evalstats_plugin.scores.rows import ItemComparison, Outcome, OutcomeCounts
 from evalstats_plugin.stats.arrays import FloatArray, steady
@@ -80,7 +81,7 @@ def item_answers(responses: Iterable[Responses]) -> tuple[list[ItemAnswers], lis
         What was read; responses whose value is not a mean of item scores are passed over.
     """
     latest: dict[tuple[str, str, str], Responses] = {}
-    for r in sorted(responses, key=run_of):
+    for r in sorted(settled(responses), key=run_of):
         if r.scores.size and r.aggregation == "mean" and np.isfinite(r.scores).any():
             latest[r.model, *task_and_metric(r)] = r
     answers: list[ItemAnswers] = []
@@ -285,10 +286,11 @@ def items_of_two(
     answers, notes = item_answers(r for r in listed if r.model in (a, b))
     for each in (x for x in answers if len(x.models) == 2):
         of_a, of_b = each.scores[each.models.index(a)], each.scores[each.models.index(b)]
-        shared_items = np.isfinite(of_a - of_b)
+        differences = of_b - of_a
+        differences[np.abs(differences) < _SAME] = 0.0
+        shared_items = ~np.isnan(differences)
         if not shared_items.any():
             continue
-        differences = np.where(np.abs(of_b - of_a) < _SAME, 0.0, of_b - of_a)
         outcomes = _outcomes(
             of_a[shared_items], of_b[shared_items], higher=each.higher_is_better is not False
         )

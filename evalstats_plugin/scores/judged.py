@@ -168,7 +168,7 @@ def joined(
     elif labels is None:
         labelled = {}
     else:
-        labelled, chances = _of_file(of_judges[0], labels or {}, of_labels)
+        labelled, chances = _of_file(of_judges[0], labels, of_labels)
     if unlabelled:
         nothing = {place: of_judges[0][place] for place in judged if place not in labelled}
         labelled = {**labelled, **{p: _without_labels(r) for p, r in nothing.items()}}
@@ -531,7 +531,7 @@ def _units(judged: JudgedTask) -> IntArray:
 
 
 def _correlation(a: FloatArray, b: FloatArray) -> float | None:
-    if len(a) < 3 or a.std() < BETWEEN or b.std() < BETWEEN:
+    if a.std() < BETWEEN or b.std() < BETWEEN:
         return None
     return finite(float(np.corrcoef(a, b)[0, 1]))
 
@@ -639,6 +639,8 @@ def _biases_of(
     for values in features.values():
         seen = seen & ~np.isnan(values)
     n = int(seen.sum())
+    if n < FEWEST_LABELS:
+        return []
     rows, items = np.nonzero(seen)
     y, x = score[seen], labels[seen]
     said = y - y.mean()
@@ -647,7 +649,7 @@ def _biases_of(
     tested: list[FloatArray] = []
     for name, values in features.items():
         z = values[seen]
-        if n > 2 and z.std() > BETWEEN:
+        if z.std() > BETWEEN:
             names.append(name)
             tested.append((z - z.mean()) / z.std())
     own_scale = judged.bounds[k] == judged.human.bounds
@@ -669,12 +671,14 @@ def _biases_of(
     units = _units(judged)[items]
     if not tested or len(np.unique(units)) < k_all + 3:
         return []
-    # Models are told from their average: their columns add up to 0, and the fit is the shortest.
-    fit = clustered_regression(y, np.stack([*columns, *tested], axis=1), units)
+    # Models are told from their average: their columns add up to 0, and the fit is the shortest,
+    # of centred scores: it does not depend on where their scale begins.
+    fit = clustered_regression(y - y.mean(), np.stack([*columns, *tested], axis=1), units)
     if fit.residual_std <= BETWEEN * max(float(score[seen].std()), BETWEEN):
         return []
     other = [v for v, name in zip(tested, names, strict=True) if name != "score"]
-    reverse = clustered_regression(x, np.stack([np.ones(n), said, *other], axis=1), units)
+    of_labels = np.stack([np.ones(n), said, *other], axis=1)
+    reverse = clustered_regression(x - x.mean(), of_labels, units)
     of_people = iter((-reverse.coefficients[2:]).tolist())
     each = 1 - confidence_level ** (1 / len(tested))
     quantile = -float(special.stdtrit(fit.df, each / 2))
@@ -696,7 +700,7 @@ def _biases_of(
                 size=finite(size),
                 low=finite(size - quantile * error),
                 high=finite(size + quantile * error),
-                p_adjusted=finite(-np.expm1(len(tested) * np.log1p(-min(p, 1 - 1e-16)))),
+                p_adjusted=finite(-np.expm1(special.xlog1py(len(tested), -p))),
                 in_sd=finite(size / sd) if sd > 0 else None,
                 in_reverse=None if name == "score" else finite(scale * next(of_people)),
                 confidence_level=confidence_level,

@@ -22,7 +22,7 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import run_of
 from evalstats_plugin.errors import DesignError, SelectionError, check_known, few
 from evalstats_plugin.stats import metrics
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray
 from evalstats_plugin.stats.metrics import BINARY, Value
 
 NAMES = {
@@ -86,35 +86,34 @@ class Composite:
             return self.ratio or metrics.CORPUS_METRICS[self.metric]
         return partial(_of_flat_tables, metric=self.metric, n_labels=len(self.labels))
 
+    def observed(self, sums: FloatArray) -> FloatArray:
+        """Value of sums of items, not of resamples: NaN where the metric says nothing of them."""
+        values = self.value(sums)
+        if self.codes is None:
+            return values
+        shape = (*sums.shape[:-1], len(self.labels), len(self.labels))
+        return np.where(_needed(self.metric, sums.reshape(shape))[0], values, np.nan)
+
     @property
     def estimate(self) -> float:
         """The metric's value; NaN where it is 0/0."""
         if self.ranked is not None:
             return metrics.auc(*self.ranked)
         sums = self.table.ravel() if self.codes is not None else self.statistics.sum(axis=0)
-        return float(self.value(sums)) if self.undefined is None else np.nan
+        return float(self.observed(sums)) if self.there.any() else np.nan
 
     @property
     def undefined(self) -> str | None:
         """Why the metric has no value; None where it has one."""
         if not self.there.any():
             return "no item has an answer to judge"
+        if self.ranked is not None and len(np.unique(self.ranked[0])) < 2:
+            return f"all items have one gold label: {self.metric} says nothing"
         if self.codes is None:
             return None
-        table = self.table
-        gold = table.sum(axis=1)
-        if self.metric in ("mcc", "balanced_accuracy") and (gold > 0).sum() < 2:
-            only = self.labels[int(gold.argmax())]
-            return f"all items have gold label {only!r}: {self.metric} says nothing"
-        if self.metric not in BINARY:
-            return None
-        needed = {
-            "precision": (table[:, 1].sum(), "no item was predicted positive"),
-            "recall": (table[1].sum(), "no item is positive"),
-            "f1": (table.sum() - table[0, 0], "no item is positive or was predicted so"),
-        }
-        count, why = needed[self.metric]
-        return None if count else f"{why}: {self.metric} is 0/0"
+        is_defined, why = _needed(self.metric, self.table)
+        only = self.labels[int(self.table.sum(axis=1).argmax())]
+        return None if is_defined else why.format(repr(only))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -130,6 +129,23 @@ class Composite:
             names = few(rare)
             notes.append(f"fewer than {FEW_ITEMS} items of label {names}: interval too optimistic")
         return tuple(notes)
+
+
+def _needed(metric: str, tables: FloatArray) -> tuple[BoolArray, str]:
+    """Whether tables of shape (..., K, K) have what the metric is about, and why not if not."""
+    gold = tables.sum(axis=-1)
+    if metric in ("mcc", "balanced_accuracy"):
+        several = (gold > 0).sum(axis=-1) > 1
+        return several, f"all items have gold label {{}}: {metric} says nothing"
+    if metric not in BINARY:
+        return np.ones(gold.shape[:-1], dtype=bool), ""
+    predicted = tables[..., 1].sum(axis=-1)
+    count, why = {
+        "precision": (predicted, "no item was predicted positive"),
+        "recall": (gold[..., 1], "no item is positive"),
+        "f1": (gold[..., 1] + predicted, "no item is positive or was predicted so"),
+    }[metric]
+    return count > 0, f"{why}: {metric} is 0/0"
 
 
 def _of_flat_tables(sums: FloatArray, *, metric: str, n_labels: int) -> FloatArray:
@@ -283,23 +299,10 @@ def derive(responses: Iterable[Responses], metric: str) -> list[Responses]:
         key = (r.model, r.task, name, *run_of(r), *(g.name for g in r.groups))
         # No harness logged it, and no group around the task has it.
         groups = tuple(replace(g, logged=None, logged_std_error=None) for g in r.groups)
-        derived.setdefault(
-            key,
-            replace(
-                r,
-                measure=replace(
-                    r.measure,
-                    metric=name,
-                    aggregation=metric,
-                    higher_is_better=True,
-                    direction_from="registry",
-                ),
-                groups=groups,
-                logged=None,
-                logged_std_error=None,
-                notes=(*r.notes, f"derived from the labels of {r.metric}"),
-            ),
-        )
+        made = r.measured(
+            metric=name, aggregation=metric, higher_is_better=True, direction_from="registry"
+        ).noted(f"derived from the labels of {r.metric}")
+        derived.setdefault(key, replace(made, groups=groups, logged=None, logged_std_error=None))
     if not derived:
         msg = f"no responses hold gold and predicted labels, from which {metric} could be derived"
         raise SelectionError(msg)

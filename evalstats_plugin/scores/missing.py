@@ -25,11 +25,8 @@ def open_level(width: ArrayLike, error: ArrayLike, level: float) -> FloatArray:
 
 def n_open(cell: Cell) -> int:
     """Items without a score whose score is known to lie between bounds."""
-    if cell.kind not in ("binary", "bounded") or cell.bounds is None or not len(cell.values):
-        return 0
-    if cell.composite is not None:
-        return 0
-    return len(cell.responses.item_ids) - cell.n
+    is_mean = cell.kind in ("binary", "bounded") and cell.composite is None
+    return len(cell.responses.item_ids) - cell.n if is_mean and len(cell.values) else 0
 
 
 def of_all(row: ScoreInterval, worst: float, n: int) -> ScoreInterval:

@@ -146,7 +146,8 @@ def noise(
             unjudged.append(f"{each[0].task} by {each[0].model}")
             continue
         (together,) = stack_epochs([r for run in runs for r in run])
-        scores = together.scores.reshape(len(together.item_ids), len(runs), n_judges, -1)
+        scores = np.where(np.isfinite(together.scores), together.scores, np.nan)
+        scores = scores.reshape(len(together.item_ids), len(runs), n_judges, -1)
         together = replace(together, scores=scores.mean(axis=2).reshape(len(scores), -1))
         answers = _of_all_runs(together, len(runs))
         most_repeats = (~np.isnan(answers)).sum(axis=2).max(initial=0)

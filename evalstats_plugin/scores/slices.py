@@ -184,16 +184,15 @@ def _over_values(
     row: SliceScore, answers: FloatArray, bounds: tuple[float, float] | None
 ) -> SliceScore:
     """Return a row of all values of a setting with limits for values like these."""
-    if min(answers.shape) < 2 or row.estimate is None or row.low is None or row.high is None:
+    limits: list[Any] = [row.estimate, row.low, row.high]
+    if min(answers.shape) < 2 or None in limits:
         return row
+    middle, *ends = limits
     values = crossed(answers, row.std_error or 0.0)
-    low, high = (
-        values.widened(half, row.confidence_level)
-        for half in (row.estimate - row.low, row.high - row.estimate)
-    )
+    low, high = (values.widened(end - middle, row.confidence_level) for end in ends)
     least, most = bounds or (-np.inf, np.inf)
     return replace(
-        row, low=max(row.estimate - low, least), high=min(row.estimate + high, most),
+        row, low=max(middle - low, least), high=min(middle + high, most),
         std_error=None, std_between=values.std_between, p_alike=values.p_alike,
     )  # fmt: skip
 

@@ -19,11 +19,7 @@ from scipy import special
 
 from evalstats_plugin.stats import bounded
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
-from evalstats_plugin.stats.interval import (
-    Interval,
-    normal_quantile,
-    tail_probability,
-)
+from evalstats_plugin.stats.interval import Interval, normal_quantile, tail_probability
 from evalstats_plugin.stats.means import t_prob_positive, t_quantile
 from evalstats_plugin.stats.metrics import CONFUSION_METRICS, Value, auc
 

@@ -70,11 +70,11 @@ def mcc(tables: FloatArray) -> FloatArray:
     """Matthews correlation of gold and predicted labels [Mat75]_, for K labels [Gor04]_."""
     total = tables.sum(axis=(-2, -1))
     right = np.trace(tables, axis1=-2, axis2=-1)
-    gold, predicted = tables.sum(axis=-1), tables.sum(axis=-2)
-    spread = (total**2 - (gold**2).sum(axis=-1)) * (total**2 - (predicted**2).sum(axis=-1))
+    labels = np.stack([tables.sum(axis=-1), tables.sum(axis=-2)])
     # Rounding errors may leave a little where only one label is used.
-    spread = np.where(spread > 1e-14 * total**4, spread, 0.0)
-    return _share(right * total - (gold * predicted).sum(axis=-1), np.sqrt(spread))
+    spread = total**2 - (labels**2).sum(axis=-1)
+    spread = np.where(spread > 1e-14 * total**2, spread, 0.0).prod(axis=0)
+    return _share(right * total - labels.prod(axis=0).sum(axis=-1), np.sqrt(spread))
 
 
 def balanced_accuracy(tables: FloatArray) -> FloatArray:

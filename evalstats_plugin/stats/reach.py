@@ -151,7 +151,7 @@ def _distinct_partial(u: FloatArray) -> tuple[FloatArray, FloatArray]:
     A score counts 1 from about .02 away from the bounds, less nearer to them.
     """
     scores = np.sort(np.where(np.isnan(u), 2.0, u), axis=1)
-    counts = (scores > SAME) & (scores < 1 - SAME)
+    counts = (scores > 0) & (scores < 1)
     counts[:, 1:] &= np.diff(scores, axis=1) > SAME
     scores = np.where(counts, scores, 0.5)
     return scores, np.where(counts, np.minimum(1.0, scores * (1 - scores) / SOFT), 0.0)

@@ -265,6 +265,17 @@ def test_margins_are_shares_of_each_range() -> None:
     ]
     with pytest.raises(DesignError, match=r"have no known range.*--bounds acc=0,100"):
         es.gate(unknown, baseline="old", margin="2%")
+    of_both = Group("both", 0, "macro", 2, logged=0.5)
+    grouped = [replace(r, groups=(of_both,)) for r in both]
+    with pytest.raises(DesignError, match="tasks of both have different ranges"):
+        es.gate(grouped, baseline="old", margin="2%")
+    (row,) = (r for r in es.gate(grouped, baseline="old", margin=0.02) if r.kind == "group")
+    assert (row.margin, row.score_range) == (0.02, None)
+    elsewhere = [r if r.task == "t1.0" else replace(r, groups=()) for r in grouped]
+    other = [replace(r.measured(task="u"), groups=(of_both,)) for r in both if r.task == "t1.0"]
+    found = es.gate([*elsewhere, *other], baseline="old", margin="2%")
+    (row,) = (r for r in found if r.kind == "group")
+    assert (row.margin, row.score_range) == (0.02, (0.0, 1.0))
 
 
 def test_the_drop_that_is_detected_follows_from_margin_and_tests() -> None:

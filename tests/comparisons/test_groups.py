@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from given_responses import given_responses
 
-from evalstats_plugin import Group, Responses, Source, compare
+from evalstats_plugin import Group, ResponseMatrix, Responses, Source, compare
 from evalstats_plugin.comparisons import Comparison, tasks
 from evalstats_plugin.comparisons.design import Request
 from evalstats_plugin.comparisons.families import settle
@@ -95,6 +95,43 @@ def test_rows_name_the_innermost_whole_that_they_count_in() -> None:
     assert {"x": "g", "y": "g", "z": "g", "g": "all 4 tasks", "w": "all 4 tasks"} == {
         task: whole for task, whole in part_of.items() if whole
     }
+    outer = Group("outer", 0, "macro", 4, logged=0.5)
+    nested = [
+        *(replace(r, groups=(outer,)) for r in alone),
+        *(replace(r, groups=(outer, replace(r.groups[0], depth=1))) for r in in_group),
+    ]
+    part_of = {row.task: row.part_of for row in compare(nested, rng=0, overall=False)}
+    assert part_of == dict.fromkeys("xyz", "g") | {"g": "outer", "w": "outer", "outer": ""}
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("scores", "tasks", "clusters"),
+    [
+        ([[1, 1, NAN, 1]] * 2 + [[NAN, NAN, 1, 1], [0, 1, NAN, 1]], "xyzx", "bbaa"),
+        ([[1, 1, 0, NAN, 1, 0, 1, 1], [1, 1, 0, 0, 1, 0, 1, 1], [0, 1, 1, 1, 0, 0, 1, 0]],
+         "xxxxyyyy", None),
+    ],
+)  # fmt: skip
+def test_the_order_of_the_models_changes_nothing(scores, tasks, clusters) -> None:
+    """Equal models, holes, tasks of one item: once limits and p-values moved with the order."""
+    matrix = ResponseMatrix.from_array(
+        scores, tasks=list(tasks), clusters=clusters and list(clusters)
+    )
+    places = {
+        (r.task, r.kind, frozenset((r.model_a, r.model_b))): r
+        for r in compare(matrix.to_responses()[::-1])
+    }
+    for row in compare(matrix):
+        other = places[row.task, row.kind, frozenset((row.model_a, row.model_b))]
+        assert row.p_adjusted == pytest.approx(other.p_adjusted, abs=1e-6)
+        if row.low is not None and row.high is not None:
+            assert [row.low, row.high] == pytest.approx(
+                [-other.high, -other.low] if row.model_a == other.model_b
+                else [other.low, other.high], abs=1e-6,
+            )  # fmt: skip
 
 
 def test_exchanging_the_models_changes_the_sign() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import ResponseMatrix, compare
+from evalstats_plugin.comparisons.paired import draws_for
 from evalstats_plugin.data.measure import Measure, Scale
 
 ABILITY = np.linspace(0.3, 0.9, 5)[:, None]
@@ -63,6 +64,15 @@ def test_the_best_is_chosen_by_the_scores_and_corrected_for_all_pairs(correction
         assert row.p_adjusted == pytest.approx(same.p_adjusted, abs=0.005)
         (note,) = (note for note in row.notes if "e was chosen as the best" in note)
         assert "all pairs of the 5 models" in note
+
+
+@pytest.mark.parametrize(
+    ("n_pairs", "n_units", "n_draws"),
+    [(45, 100, 19_999), (2**13, 100, 2**13), (45, 2**14, 2**13), (1, 10**6, 1999)],
+)
+def test_draws_are_fewer_where_they_would_take_long(n_pairs: int, n_units: int, n_draws: int):
+    """Of many pairs, or of the weights of many items."""
+    assert draws_for(n_pairs, n_units) == n_draws
 
 
 def test_each_task_has_its_own_best_and_lower_may_be_better() -> None:

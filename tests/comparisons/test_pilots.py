@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import special
 
 from evalstats_plugin.comparisons.planning import pilots
 from evalstats_plugin.comparisons.planning.solver import PowerSolver
@@ -99,7 +100,7 @@ def test_the_least_number_of_epochs_is_found_from_any_guess(start: float) -> Non
     solver.n_models = 3
     solver.tail = lambda n_models: 0.05 / n_models  # pyright: ignore[reportAttributeAccessIssue]
     solver._plan = lambda pilot, n_epochs: (pilot, n_epochs)  # pyright: ignore[reportAttributeAccessIssue]
-    for needed in (*range(1, 20), 30, 79, 80, 81):
+    for needed in (*range(1, 20), 30, 41, 79, 80, 81):
         seen: list[object] = []
 
         def simulated(*given: object, needed: int = needed, seen: list[object] = seen) -> float:
@@ -112,6 +113,37 @@ def test_the_least_number_of_epochs_is_found_from_any_guess(start: float) -> Non
         most = 2 * max(start, 8.0)
         assert solver._epochs(1, 50.0, 0.1, start) == (needed if needed <= most else np.inf)
         assert all(about == [1, 50.0, 0.1, 0.05 / 3] for about in seen)
+        # Each is a simulation: all numbers in between would take too long.
+        assert needed < start or len(seen) <= 20
+
+
+@pytest.mark.parametrize("start", [0.02, 0.3, 0.9, 1.0, 1.004, 1.2, 4.0])
+@pytest.mark.parametrize(("tail", "power"), [(0.025, 0.8), (1e-3, 0.95), (0.025, 0.5)])
+def test_a_search_ends_where_a_power_is_reached(start: float, tail: float, power: float) -> None:
+    """At the number itself, or less than 1 % above the difference; smooth, or all at once."""
+    z, goal = -special.ndtri(tail), special.ndtri(power)
+    assert 2 == pilots.search(lambda _: 1.0, 2 * start, tail=tail, power=power, whole=True)
+    for needed in (2, 5, 37, 240):
+        seen: list[float] = []
+
+        def smooth(n: float, needed: int = needed, seen: list[float] = seen) -> float:
+            seen.append(n)
+            return float(special.ndtr(np.sqrt(n / (needed - 0.5)) * (z + goal) - z))
+
+        def sudden(n: float, needed: int = needed) -> float:
+            return 1.0 * (n >= needed)
+
+        of = {"start": start * needed, "tail": tail, "power": power}
+        assert [needed] * 2 == [pilots.search(f, **of, whole=True) for f in (smooth, sudden)]
+        # No guess is so wild that its simulation would take long.
+        assert max(np.divide(seen[1:], seen[:-1]), default=0.0) <= 9 + 1e-9
+        assert len(seen) <= 12
+        exact = np.sqrt(needed - 0.5)
+        of["start"] = start * exact
+        least = pilots.search(lambda d, f=smooth: f(d * d), **of, whole=False)
+        assert exact <= least <= 1.01 * exact
+        if start < 1 and needed > 5:
+            assert np.isinf(pilots.search(smooth, **of, whole=True, most=0.99 * needed))
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1e3])

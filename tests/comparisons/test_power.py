@@ -14,10 +14,13 @@ from scipy import special
 import evalstats_plugin as es
 from evalstats_plugin import Responses
 from evalstats_plugin.comparisons import PowerAssumptions, PowerDesign
+from evalstats_plugin.comparisons.planning import pilots
 from evalstats_plugin.comparisons.planning import power as planning
+from evalstats_plugin.comparisons.planning.power import spreads_of
+from evalstats_plugin.comparisons.planning.solver import Aim, PowerSolver, solver_of
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.stats.pairs.differences import Differences
-from evalstats_plugin.stats.pairs.power import paired_power
+from evalstats_plugin.stats.pairs.power import normal_power, paired_power, t_power
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
 MILLER = PowerAssumptions(between=1 / 9, within=1 / 6)
@@ -65,6 +68,8 @@ def test_difference_and_items_give_power_epochs_and_models() -> None:
         design = PowerDesign(n_models=n_models)
         power = es.power(MILLER, difference=0.07, n_items=2000, design=design)[0].power or 0
         assert (power >= 0.8) is enough
+    row = es.power(MILLER, difference=0.5, n_items=9000)[-1]
+    assert (100, ("100 models or more",)) == (row.n_models, row.notes)
 
 
 def test_no_number_of_epochs_makes_up_for_items() -> None:
@@ -103,24 +108,148 @@ def test_few_items_are_planned_with_students_t() -> None:
         (row := es.power(half, difference=0.1)[0]).n_items, row.method,
     )  # fmt: skip
     assert 32 == es.power(half, difference=0.1, design=design)[0].n_items
+    assert 2 == es.power(half, difference=0.9, design=design)[0].n_items
+
+
+def _pilot(
+    *, kind: str = "partial", n_models: int = 2, n_epochs: int = 1, size: int = 1, n_tasks: int = 1
+) -> es.ResponseMatrix:
+    """60 items, in clusters of a size; `right` or wrong, in `partial` credit, or without bounds."""
+    rng = np.random.default_rng(1)
+    level = np.linspace(0.3, 0.5, n_models)[:, None, None] + rng.normal(0, 0.2, (1, 60, 1))
+    level = np.clip(level + rng.normal(0, 0.1, (n_models, 60, 1)), 0.05, 0.95)
+    noise = rng.normal(0, 0.2, (n_models, 60, n_epochs))
+    scores = {
+        "right": 1.0 * (rng.random((n_models, 60, n_epochs)) < level),
+        "partial": np.clip(level + noise, 0, 1),
+        "unbounded": 10 * (level + noise),
+    }[kind]
+    return es.ResponseMatrix.from_array(
+        scores,
+        clusters=np.repeat(np.arange(60 // size), size).astype(str) if size > 1 else None,
+        tasks=np.repeat(np.arange(n_tasks), 60 // n_tasks).astype(str).tolist(),
+    )
+
+
+def _solver(pilot: Any, *, n_epochs: int | None = None, **design: Any) -> PowerSolver:
+    aim, chosen = Aim(0.1, None, n_epochs, 0.8, 0.95), PowerDesign(**design)
+    return solver_of(spreads_of(pilot, aim, chosen).spreads[0], aim, chosen)
 
 
 @pytest.mark.parametrize(
-    "pilot", [MILLER, PowerAssumptions(discordance=0.3), PowerAssumptions(between=0.04)]
+    ("pilot", "difference", "design"),
+    [
+        (MILLER, 0.05, {}),
+        (MILLER, 0.05, {"method": "t"}),
+        (MILLER, 0.02, {"n_models": 3}),
+        (PowerAssumptions(between=0.04, within=0.02), 0.1, {}),
+        (PowerAssumptions(between=0.04, within=0.02), -0.1, {"method": "miller"}),
+        (PowerAssumptions(between=0.04), 0.1, {"design_effect": 2.5}),
+        (PowerAssumptions(discordance=0.2), -0.1, {}),
+        (PowerAssumptions(discordance=0.2), 0.1, {"design_effect": 2.5, "n_models": 4}),
+        (PowerAssumptions(discordance=0.2), 0.008, {}),
+        (PowerAssumptions(discordance=0.2), 0.014, {"method": "symmetric-bootstrap"}),
+        (_pilot(kind="right", n_models=3), 0.15, {}),
+        (_pilot(kind="right", n_epochs=3), 0.1, {"n_epochs": 5, "method": "t"}),
+        (_pilot(kind="right", n_epochs=3), -0.1, {"n_epochs": 5}),
+        (_pilot(kind="right", size=4), 0.2, {}),
+        (_pilot(kind="unbounded"), 1.0, {}),
+        (_pilot(kind="unbounded"), 1.0, {"method": "t"}),
+        (_pilot(), -0.1, {}),
+        (_pilot(size=4, n_models=3), 0.1, {}),
+        (_pilot(), -0.01, {"margin": 0.1}),
+        (_pilot(n_tasks=2), 0.1, {"tasks": "fixed"}),
+        (_pilot(n_models=3), 0.1, {"design_effect": 1.3}),
+        (_pilot(kind="right"), 0.25, {"paired": False}),
+    ],
 )
-@pytest.mark.parametrize("difference", [0.05, 0.1])
-@pytest.mark.parametrize("design_effect", [1.0, 2.5])
-def test_items_and_least_difference_undo_each_other(
-    pilot: PowerAssumptions, difference: float, design_effect: float
+def test_every_answer_is_the_least_by_the_power_itself(
+    pilot: Any, difference: float, design: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The least difference of the items that a difference needs is that difference, or less."""
-    design = PowerDesign(design_effect=design_effect)
-    n_items = es.power(pilot, difference=difference, design=design)[0].n_items
-    least = es.power(pilot, n_items=n_items, design=design)[0].difference
+    """One item, 1.5 % of the difference or one epoch less, or one model more, is not enough."""
+    monkeypatch.setattr(pilots, "N_SAMPLES", 1000)
+    solver = _solver(pilot, **design)
+    needed = solver.items(difference)
+    assert (solver.power(needed, difference) >= 0.8).all()
+    assert (solver.power(needed - 1, difference) < 0.8).all()
+    n = np.linspace(150.0, 60.0, len(needed))
+    for pair, least in enumerate([] if solver.margin else solver.difference(n).tolist()):
+        assert solver.power(n, least)[pair] >= 0.8 - 1e-9 > solver.power(n, 0.985 * least)[pair]
+        assert solver.power(n, -least)[pair] == solver.power(n, least)[pair]
+    for pair, most in enumerate(solver.models(2 * needed, difference).tolist()):
+        enough, more = (solver.power(2 * needed, difference, k)[pair] for k in (most, most + 1))
+        assert enough >= 0.8 > more
+    if (solver.spread.within > 0).all():
+        n_epochs = int(solver.epochs(needed - 4, difference)[0])
+        for more in (0, 1):
+            other = _solver(pilot, **{**design, "n_epochs": n_epochs - more})
+            assert (other.power(needed - 4, difference)[0] < 0.8) == more
 
-    assert least == pytest.approx(difference, rel=0.03)
-    assert least is not None
-    assert least <= difference + 1e-6
+
+@pytest.mark.parametrize(
+    ("pilot", "design", "methods"),
+    [
+        (MILLER, {}, "t miller miller miller miller miller"),
+        (MILLER, {"method": "t"}, "t t t t t t"),
+        (MILLER, {"method": "miller"}, "miller miller miller miller miller miller"),
+        (PowerAssumptions(discordance=0.2), {}, "exact exact exact exact exact miller"),
+        (
+            PowerAssumptions(discordance=0.2),
+            {"method": "symmetric-bootstrap", "n_models": 4},
+            "exact exact exact exact exact exact",
+        ),
+        (PowerAssumptions(discordance=0.2), {"method": "t"}, "t t t t t t"),
+        (_pilot(kind="right"), {}, "exact exact exact exact exact miller"),
+        (_pilot(kind="right", n_models=3), {"n_models": 3}, "exact exact exact exact exact miller"),
+        (_pilot(n_tasks=2), {"tasks": "fixed"}, "drawn drawn miller miller miller miller"),
+        (_pilot(kind="right"), {"paired": False}, "t miller miller miller miller miller"),
+        (_pilot(kind="right", n_epochs=2), {}, "drawn drawn drawn miller miller miller"),
+        (_pilot(kind="right", size=4), {}, "drawn drawn drawn miller miller miller"),
+        (
+            _pilot(n_models=3),
+            {"design_effect": 2.0, "n_models": 3},
+            "t miller miller miller miller miller",
+        ),
+        (_pilot(), {"margin": 0.3, "n_models": 4}, "drawn drawn drawn miller miller miller"),
+    ],
+)
+def test_power_is_that_of_the_test_that_is_named(
+    pilot: Any, design: dict[str, Any], methods: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Student's t below 100 items, simulation up to 5,000, sums up to 10,000; Bonferroni's tail."""
+    monkeypatch.setattr(pilots, "FEWEST_SAMPLES", 10)
+    solver = _solver(pilot, **design)
+    k = design.get("n_models", 2)
+    tail = 0.025 / (k - 1 if "margin" in design else k * (k - 1) / 2)
+    variance = solver.spread.between + np.nan_to_num(solver.spread.within) / solver.n_epochs
+    expected = {
+        "t": lambda n, d: t_power(n, d, variance, tail=tail),
+        "miller": lambda n, d: normal_power(n, d, variance, tail=tail),
+        "exact": lambda n, d: paired_power(n, solver.spread.discordance, d, tail=tail),
+    }
+    for number, method in zip([99, 100, 5000, 5001, 10_000, 10_001], methods.split(), strict=True):
+        n, distance = np.full(len(variance), 1.0 * number), 1 / np.sqrt(number)
+        name = "symmetric-bootstrap" if method in ("exact", "drawn") else method
+        assert {name} == {*solver.names(n)}
+        if method in expected:
+            power = solver.power(n, distance - design.get("margin", 0.0))
+            assert power == pytest.approx(expected[method](n, distance), rel=1e-12)
+        assert method == "drawn" or {"miller"} == {*solver.names(n, epochs=True)}
+    mixed = np.resize([10_001.0, 99.0, 10_000.0], len(variance))
+    alone = [solver.power(np.full_like(mixed, n), 0.02)[k] for k, n in enumerate(mixed)]
+    assert alone == solver.power(mixed, 0.02).tolist()
+
+
+def test_a_skewed_pilot_is_planned_alike_whichever_model_comes_first() -> None:
+    """Its differences point where the pilot's do, for a gain as for a drop; a margin does not."""
+    rng = np.random.default_rng(1)
+    scores = np.stack([rng.beta(5, 5, 50), np.where(rng.random(50) < 0.15, 1, rng.beta(4, 6, 50))])
+    ahead, behind = (_solver(_matrix(each)) for each in (scores, scores[::-1]))
+    n = np.array([30.0])
+    powers = [float(s.power(n, d)[0]) for s in (ahead, behind) for d in (0.12, -0.12)]
+    assert max(powers) - min(powers) < 0.03
+    ahead, behind = (_solver(_matrix(each), margin=0.15) for each in (scores, scores[::-1]))
+    assert abs(ahead.power(n, 0.0) - behind.power(n, 0.0)) > 0.02
 
 
 def test_clusters_multiply_the_items() -> None:
@@ -154,6 +283,18 @@ def test_epochs_of_different_numbers_give_no_negative_variance() -> None:
     row = es.power(_matrix([a, b]), power=0.8)[0]
 
     assert row.difference is None or 0 < row.difference <= 1
+
+
+def test_item_means_that_all_differ_alike_leave_the_variance_within_items() -> None:
+    """Whichever way the last bit of a variance between them is rounded."""
+    rng = np.random.default_rng(0)
+    design = PowerDesign(method="t")
+    for n_right in rng.integers(0, 6, (9, 13)):
+        scores = rng.permuted(np.tile(np.arange(5.0) < n_right[:, None], (2, 1, 1)), axis=2)
+        row = es.power(_matrix(1.0 * scores), difference=0.1, design=design)[0]
+        assumed = PowerAssumptions(between=0.0, within=(row.within or 0) / 2)
+        expected = es.power(assumed, difference=0.1, n_epochs=5, design=design)[0]
+        assert row.n_items == expected.n_items
 
 
 def test_a_pilot_in_epochs_gives_unbiased_parts() -> None:
@@ -326,8 +467,10 @@ def test_items_without_a_score_are_left_out_of_a_pair() -> None:
             "comparison is one of",
         ),
         ({"n_items": 9, "design": PowerDesign(assurance=0.4)}, "assurance must be at least 0.5"),
-        ({"difference": 0.1, "design": PowerDesign(costs=(-1.0, 1.0))}, "costs must be above 0"),
-        ({"difference": 0.1, "design": PowerDesign(costs=(1.0, 0.0))}, "costs must be above 0"),
+        ({"difference": 0.1, "design": PowerDesign(costs=(-1.0, 1.0))}, "costs must be finite"),
+        ({"difference": 0.1, "design": PowerDesign(costs=(1.0, 0.0))}, "costs must be finite"),
+        ({"difference": 0.1, "design": PowerDesign(costs=(np.inf, 1.0))}, "costs must be finite"),
+        ({"difference": 0.1, "design": PowerDesign(costs=(1.0, np.inf))}, "costs must be finite"),
         ({"n_items": 9, "design": PowerDesign(costs=(1.0, 1.0))}, "found for a difference"),
         (
             {"difference": 0.1, "n_items": 9, "design": PowerDesign(costs=(1.0, 1.0))},
@@ -512,6 +655,8 @@ def test_the_cheapest_split_balances_items_and_epochs() -> None:
 
     assert (9, 297) == (row.n_epochs, row.n_items)
     assert "costs 5,643 for each model; one epoch, 15,543" in row.notes
+    never = es.power(PowerAssumptions(between=0.1, within=0.2), difference=1e-7, design=design)[0]
+    assert never.notes == ("the difference is too small: it would need more than 10¹² items",)
 
 
 def test_limits_of_the_cheapest_design_are_for_its_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -547,7 +692,6 @@ def test_a_small_pilot_gives_limits_and_assurance_asks_for_more() -> None:
         ({"look_every": 0}, "between two looks must be 1 or more"),
         ({"look_every": 5, "tasks": "fixed"}, "on each task alone"),
         ({"assurance": 1.0}, "below 1, such as 0.9"),
-        ({"costs": (1.0, 0.0)}, "costs must be above 0"),
         ({"tasks": "random"}, "need the logs of a pilot"),
     ],
 )

@@ -51,6 +51,15 @@ def test_exact_tails_are_those_of_the_lady_tasting_tea() -> None:
     assert np.allclose(exact, drawn, atol=0.015)
 
 
+@pytest.mark.parametrize(("n", "n_draws"), [(8, 9999), (2000, 2**22 // 2000)])
+def test_p_values_are_shares_of_the_draws_and_what_is_seen(n: int, n_draws: int) -> None:
+    """Of many units there are fewer draws, so that they take no longer."""
+    rng = np.random.default_rng(3)
+    lower, _ = permuted_slices(rng.random(n), np.ones(n), (np.arange(n) % 2 == 0)[None], rng=rng)
+    count = lower[0] * (n_draws + 1)
+    assert 1 <= count == pytest.approx(round(count), abs=1e-6)
+
+
 def test_slices_are_intervals_of_their_items_at_sidaks_level() -> None:
     labels = np.repeat(["de", "en", "fr"], [10, 20, 30])
     scores = (np.arange(60) % 3 > 0) * 1.0
@@ -60,6 +69,9 @@ def test_slices_are_intervals_of_their_items_at_sidaks_level() -> None:
         (alone,) = es.intervals(own, confidence_level=0.95 ** (1 / 3), method="clopper-pearson")
         assert (row.estimate, row.low, row.high) == (alone.estimate, alone.low, alone.high)
         assert (row.kind, row.by, row.n_items) == ("slice", "language", (labels == row.slice).sum())
+    (tagged,) = _tagged(scores, labels)
+    clustered = es.slices([replace(tagged, clusters=np.arange(60) // 2)], by="language")
+    assert {row.method for row in clustered} == {"size-betabinomial"}
 
 
 def test_a_slice_that_is_worse_is_found_with_its_p() -> None:

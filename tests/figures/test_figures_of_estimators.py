@@ -26,7 +26,7 @@ from evalstats_plugin.irt.estimators import (
     refits,
     variational,
 )
-from evalstats_plugin.irt.estimators.extremes import nodes, placed
+from evalstats_plugin.irt.estimators.extremes import NODES, placed
 from evalstats_plugin.irt.estimators.item_population import Population, points
 from evalstats_plugin.irt.methods import MmlOptions, OrderedOptions, ViOptions
 from evalstats_plugin.irt.model.curves import Items
@@ -140,7 +140,7 @@ def _extreme(guess: float) -> dict[str, Any]:
         guess=torch.full((5,), guess, dtype=torch.float64) if guess else None,
     )
     extreme = items_integrated.extreme_models(given)
-    curve = 0.5 + 0.5 * np.tanh(nodes()[:, None] - np.linspace(-1, 1, 5))
+    curve = 0.5 + 0.5 * np.tanh(NODES[:, None] - np.linspace(-1, 1, 5))
     return {
         "extreme": extreme, "mended": items_integrated._as_if_half(given, extreme).right,
         "inner": items_integrated.taking_part(given),
@@ -345,7 +345,7 @@ def _ordered(model: str, with_prior: bool, zero: str) -> dict[str, Any]:  # noqa
     unit, at = problem.zero(point)
     return {
         "loss": problem.loss(searched), "objective": problem.objective(point),
-        "abilities": problem.abilities(point), "turn": problem.turn(), "spread": spread,
+        "abilities": problem.abilities(point), "spread": spread,
         "moves": moves, "zero": [unit, at], "record": problem.record(point, unit, at, spread),
         "without": problem.record(point, unit, at, None),
     }  # fmt: skip

@@ -54,12 +54,13 @@ def test_a_bound_that_another_row_reaches_counts_for_all_rows() -> None:
     assert (alone.high, "reach") == (pytest.approx(beside.high, abs=0.02), beside.method)
 
 
+@pytest.mark.parametrize(("counts", "least"), [(RIGHT, 0.0), ([1.0] * 8, 0.7), ([0.0] * 8, 0.7)])
 def test_rows_together_do_not_depend_on_how_they_are_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    counts: list[float], least: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In memory, in a matrix and in a store that is read one model at a time."""
-    right = [_row(m, RIGHT, task="whole") for m in "abc"]
-    scores = {"a": NEAR, "b": NEAR[::-1], "c": [0.0, *NEAR[1:]]}
+    right = [_row(m, counts, task="whole") for m in "abc"]
+    scores = {"a": NEAR, "b": NEAR[::-1], "c": [least, *NEAR[1:]]}
     responses = [*right, *(_row(m, values) for m, values in scores.items())]
     matrix = ResponseMatrix.join(responses)
     store = write_store(tmp_path / "m.parquet", matrix)

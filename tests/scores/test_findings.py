@@ -230,8 +230,11 @@ def test_unscored_items_are_compared_with_what_others_find_hard() -> None:
     assert few.detail.endswith("0.000 on them and 1.000 on the rest: not a random part")
 
 
-def test_a_random_part_is_rarely_taken_for_another() -> None:
-    """At most 1 % of random subsets, as the threshold says, here of one fixed difficulty."""
+def test_a_random_part_is_rarely_taken_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 1 % of random subsets, as the threshold says, here of one fixed difficulty.
+
+    Items that are exactly as hard as the rest never are.
+    """
     rng = np.random.default_rng(1)
     other = _responses("b", scores=rng.random((N, 1)))
     alarms = 0
@@ -242,6 +245,9 @@ def test_a_random_part_is_rarely_taken_for_another() -> None:
         alarms += "not a random part" in found.detail
 
     assert alarms <= 12  # 5 are expected; more than 12 in 1 of 500 times
+    monkeypatch.setattr("evalstats_plugin.scores.findings._UNLIKELY", 1.0)
+    (found,) = find_problems([_without(A, slice(4)), replace(other, scores=IDS[:, None] % 2 * 1.0)])
+    assert found.detail.endswith("0.500 on them and 0.500 on the rest: perhaps a random part")
 
 
 def test_problems_are_listed_in_one_order() -> None:

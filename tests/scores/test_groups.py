@@ -138,6 +138,17 @@ def test_open_items_of_a_task_open_the_group() -> None:
     )
 
 
+def test_a_group_is_for_the_benchmarks_of_its_tasks() -> None:
+    """Not for that of the first."""
+    whole = (Group("all", 0, "micro", 2, 0.5),)
+    right = np.repeat([0.0, 1.0], 4)
+    tasks = [_task(f"t{n}", right, whole, population=n) for n in (20, 1000)]
+    rows = {row.task: row.population for row in intervals(tasks, population="logged")}
+
+    assert rows["all"] == "all 20 items, all 1,000 items"
+    assert {row.population for row in intervals(tasks)} == {"new items like these"}
+
+
 def test_a_group_with_a_task_of_one_item_has_no_standard_error() -> None:
     """Nor one whose tasks do not vary; one without an interval has no row of its own but a note."""
     group = (Group("all", 0, "macro", 2, 0.5),)

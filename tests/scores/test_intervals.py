@@ -13,6 +13,7 @@ from given_responses import given_responses
 from evalstats_plugin import ResponseMatrix, Source, intervals, read
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.errors import DesignError
+from evalstats_plugin.scores.intervals import MOST_PREDICTED
 from evalstats_plugin.scores.rows import NO_METHOD, ScoreInterval
 from evalstats_plugin.stats import bounded
 from evalstats_plugin.stats.survey.finite_population import predictive_hpd
@@ -233,13 +234,34 @@ def test_a_whole_benchmark_is_less_uncertain_than_all_such_items() -> None:
 
 
 def test_the_prior_is_that_of_the_items_not_run_too() -> None:
-    """Of a whole benchmark the score is predicted by the posterior of the prior that was given."""
+    """Of a whole benchmark the score is predicted by the posterior of the prior that was given.
+
+    So are two scores of any other scale.
+    """
     scores = np.repeat([1.0, 0.0], [15, 5])
     row = _one(scores, population=100, prior=(9.0, 1.0))
     expected = predictive_hpd(15, 20, 100, confidence_level=0.95, prior=(9.0, 1.0))
 
     assert (expected.low, expected.high) == (row.low, row.high)
     assert row.high > (_one(scores, population=100).high or 1)
+    points = Measure(scale=Scale(2, 6))
+    of_points = _one(2 + 4 * scores, population=100, prior=(9.0, 1.0), measure=points)
+    assert (2 + 4 * expected.low, 2 + 4 * expected.high) == (of_points.low, of_points.high)
+
+
+@pytest.mark.parametrize("method", ["beta-hpd", "beta"])
+def test_a_population_of_any_size_has_limits(method: str) -> None:
+    """Of too many items to sum over them too, and without a step where that begins."""
+    scores = np.repeat([1.0, 0.0], [13, 27])
+    endless, huge, summed, corrected = (
+        _one(scores, method=method, population=size)
+        for size in (None, 999_999_999_999, 40 + MOST_PREDICTED, 41 + MOST_PREDICTED)
+    )
+
+    assert (summed.method, corrected.method) == ("beta-predictive", f"{method}+fpc")
+    assert (huge.low, huge.high) == pytest.approx((endless.low, endless.high), abs=1e-9)
+    assert _one(scores, method=method, population="logged") == endless
+    assert (summed.low, summed.high) == pytest.approx((corrected.low, corrected.high), abs=2e-6)
 
 
 def test_counts_are_recovered_only_where_they_are_proven() -> None:
@@ -252,13 +274,18 @@ def test_counts_are_recovered_only_where_they_are_proven() -> None:
         )  # fmt: skip
         return intervals([r])[0]
 
-    proven = logged(0.85, math.sqrt(0.85 * 0.15 / 59), 60)
+    error = math.sqrt(0.85 * 0.15 / 59)
+    proven = logged(0.85, error, 60)
     partial = logged(0.85, 0.02, 60)
     uneven = logged(0.8512, math.sqrt(0.8512 * 0.1488 / 59), 60)
 
     assert proven.low == pytest.approx(_one([1] * 51 + [0] * 9).low)
     assert None is partial.low
     assert None is uneven.low
+    # Rounding may change 6 digits of either, and of an error of 0 the ninth place.
+    assert logged(0.85, error * (1 + 9e-7), 60).low == logged(0.85 + 9e-7 / 60, error, 60).low
+    assert None is logged(0.85, error * (1 + 2e-6), 60).low
+    assert (logged(1.0, 9e-10, 60).low is None, logged(1.0, 2e-9, 60).low is None) == (False, True)
 
 
 def test_many_cells_at_once_equal_one_by_one() -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from given_responses import given_responses
+from scipy import stats
 
 from evalstats_plugin import Responses, Source
 from evalstats_plugin.comparisons.judged import JudgedScores, judge
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.scores.judged import METHOD, JudgeBias
+from evalstats_plugin.scores.judged import METHOD, JudgeBias, in_words
 from evalstats_plugin.stats.survey.prediction_powered import ppi
 
 
@@ -91,6 +93,67 @@ def test_labels_of_all_items_make_a_note() -> None:
     (row,) = _run(_both(400))
 
     assert "all 400 items that llm_judge scored have a human label: it adds nothing" in row.notes
+
+
+def test_limits_of_an_agreement_are_those_of_its_posterior() -> None:
+    """Beta, with half an answer more on either side."""
+    scores = np.array([0.0, 1.0, 1.0, 1.0, 0.0, 1.0])
+    for judged, n_right in ((scores, 6), (1 - scores, 0), (np.append(scores[:5], 0.0), 5)):
+        (found,) = _run([_responses("human", scores), _responses("llm_judge", judged)]).agreement
+        posterior = stats.beta(n_right + 0.5, 6.5 - n_right)
+
+        assert found.agreement == pytest.approx(n_right / 6)
+        assert (found.agreement_low, found.agreement_high) == pytest.approx(
+            posterior.ppf([0.025, 0.975]).tolist(), abs=0.02
+        )
+    for human, judged in ((scores, np.ones(6)), (np.ones(6), scores)):
+        (found,) = _run([_responses("human", human), _responses("llm_judge", judged)]).agreement
+        assert found.correlation is None
+
+
+def test_a_feature_that_no_labelled_answer_has_tells_nothing() -> None:
+    """Five labels are enough to say how a judge errs, and none of these has a length."""
+    labels, scores = np.array([0.0, 1, 1, 0, 1, np.nan]), np.array([0.0, 1, 0, 0, 1, 1])
+    answers = [_responses("human", labels), _responses("llm_judge", scores)]
+    lengths = {"length": {("m", "t", "5"): 3.0}}
+
+    assert [row.feature for row in _run(answers).bias] == ["score"]
+    assert _run(answers, features=lengths).bias == ()
+
+
+def test_a_constant_added_to_all_lengths_or_scores_changes_no_bias() -> None:
+    """Nor where lengths, or labels, tell the models apart."""
+    rng = np.random.default_rng(2)
+    noise = rng.normal(size=(2, 30))
+    sizes = []
+    for shift in (0.0, 64.0):
+        answers = []
+        for k, model in enumerate("ab"):
+            answers += [
+                _responses("human", np.full(30 - 9 * k, k + shift), model=model),
+                _responses("llm_judge", (k + shift + noise[k])[: 30 - 9 * k], model=model),
+            ]
+        lengths = {(m, "t", str(i)): k + shift for k, m in enumerate("ab") for i in range(30)}
+        bounds = [Measure(metric=m, scale=Scale(-9, 99)) for m in ("human", "llm_judge")]
+        bias = _run(answers, features={"length": lengths}, measure=bounds).bias
+        sizes.append([(row.feature, row.size, row.in_reverse) for row in bias])
+
+    assert [name for name, *_ in sizes[0]] == ["length", "score", "a", "b"]
+    for one, other in zip(*sizes, strict=True):
+        assert one[1:] == pytest.approx(other[1:], abs=1e-9)
+
+
+def test_words_say_what_a_row_has() -> None:
+    """A judge on another scale has no mean beside it, and few labels perhaps no estimate."""
+    (row,) = _run(_both(5))
+    row = replace(row, judged=0.5, estimate=0.25, low=0.125, high=0.75)
+
+    assert in_words(row) == (
+        "judged 0.500, corrected 0.250 [0.125, 0.750] by 5 human labels (ppi++)"
+    )
+    for lacking in ("low", "high"):
+        without = replace(row, judged=None, estimate=None, n_items=1, **{lacking: None})
+        assert in_words(without) == "corrected – by 1 human label (ppi++)"
 
 
 def test_points_without_known_bounds_get_a_t_interval() -> None:

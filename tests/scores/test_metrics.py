@@ -122,6 +122,13 @@ def test_precision_and_recall_are_proportions_of_their_own_items() -> None:
     assert [(8, 0.75, "beta-hpd"), (10, 0.6, "beta-hpd")] == [
         (r.n_items, r.estimate, r.method) for r in rows
     ]
+    # Of a whole benchmark nothing is uncertain, though the metric is of some of its items.
+    whole, more = (
+        intervals(derive(labels, "recall"), population=size)[0]
+        for size in (len(labels[0].item_ids), 10_000)
+    )
+    assert (whole.low, whole.high) == (whole.estimate, whole.estimate)
+    assert (more.low, more.high) == pytest.approx((rows[1].low, rows[1].high), abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +139,7 @@ def test_precision_and_recall_are_proportions_of_their_own_items() -> None:
         ([[1, 0], [0, 0]], "precision", "no item was predicted positive: precision is 0/0"),
         ([[0, 0], [0, 1]], "recall", "no item is positive: recall is 0/0"),
         ([[None, None]], "mcc", "no item has an answer to judge"),
+        ([[1, 0.2], [1, 0.7]], "roc_auc", "all items have one gold label: roc_auc says nothing"),
     ],
 )
 def test_what_is_0_over_0_has_no_value_and_says_why(
@@ -139,9 +147,12 @@ def test_what_is_0_over_0_has_no_value_and_says_why(
 ) -> None:
     """Rather than the 0 that harnesses log."""
     row = _one(pairs, metric)
+    rows, _ = _compare([_responses(pairs, m, metric) for m in "ab"])
 
     assert (row.estimate, row.low, row.high) == (None, None, None)
     assert reason in row.notes
+    for pair in rows:
+        assert (pair.difference, pair.low, pair.high, pair.p_value) == (None, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +163,7 @@ def test_what_is_0_over_0_has_no_value_and_says_why(
         ([[0, i] for i in range(40)], "mcc", "40 different labels are more than the 30"),
         ([["a", 1]], "bleu", "bleu needs a reference text and an answer for each item"),
         ([[["a"], "b"], [["a", "c"], "b"]], "bleu", "the same number of references"),
-        ([[3, 0.5]], "roc_auc", "roc_auc needs a gold label 0 or 1 and a number"),
+        ([[3, 0.5], [1, 0.5]], "roc_auc", "roc_auc needs a gold label 0 or 1 and a number"),
         ([[{}, 0]], "mcc", "labels must be numbers or texts, not dict"),
     ],
 )

@@ -13,6 +13,7 @@ from evalstats_plugin import Responses, Source, compare, intervals
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.scores.missing import open_level
 from evalstats_plugin.scores.rows import ScoreInterval
 from evalstats_plugin.stats.interval import imbens_manski_level
 
@@ -32,10 +33,12 @@ def _one(scores: np.ndarray = SCORES, **more: object) -> ScoreInterval:
 
 
 def test_levels_of_the_ends_lie_between_one_side_and_two() -> None:
-    """By the root of the defining equation, as published values have it."""
-    found = imbens_manski_level([0.0, 0.05, 0.01], [0.02, 0.02, 0.05], confidence_level=0.95)
+    """By the root of the defining equation, as published values have it; here in thousandths."""
+    widths, errors = [0.0, 0.05, 0.01], [0.02, 0.02, 0.05]
+    found = imbens_manski_level(widths, errors, confidence_level=0.95)
 
     assert [0.95, 0.9000339786, 0.9384780559] == pytest.approx(list(found), abs=1e-9)
+    assert list(open_level(widths, errors, 0.95)) == pytest.approx([0.95, 0.901, 0.939], abs=1e-12)
 
 
 def test_missing_scores_are_dropped_and_what_they_could_change_is_beside() -> None:
@@ -106,7 +109,10 @@ def test_bounds_widen_with_partial_credit_and_clusters_too() -> None:
 
 
 def test_unbounded_scores_have_no_bounds() -> None:
-    assert _one(SCORES * 50 - 3).missing_low is None
+    row, zero = (_one(SCORES * 50 - 3, missing=rule) for rule in ("drop", "zero"))
+
+    assert row.missing_low is None
+    assert (zero.low, zero.high, zero.notes) == (row.low, row.high, row.notes)
 
 
 def test_a_rule_that_does_not_exist_is_named() -> None:

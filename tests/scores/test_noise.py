@@ -204,6 +204,11 @@ def test_a_copy_is_no_second_run_and_items_of_one_run_are_left_out() -> None:
     (row,) = es.noise([runs[0], longer])
     assert row.n_items == 30
     assert row.notes[-1] == "2 items not answered in every run: left out"
+    endless = scores.copy()
+    endless[0, 3] = np.inf
+    (row,) = es.noise(_runs(endless))
+    assert row.n_items == 29
+    assert row.notes[-1] == "1 item not answered in every run: left out"
     copied = _runs(scores[[0, 0]])
     copied[1] = given_responses(
         model=copied[0].model, task="t", metric="acc", item_ids=np.arange(30), scores=scores[0],

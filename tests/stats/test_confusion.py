@@ -42,6 +42,13 @@ def test_metrics_are_those_of_scikit_learn(metric, n_labels):
         assert np.nan_to_num(found) == pytest.approx(expected, abs=1e-12)
 
 
+def test_a_rare_label_is_not_a_rounding_error():
+    """One positive item among up to a hundred million, which is found; weights may be small."""
+    for n in (10.0, 1e6, 1e8):
+        assert 1 == pytest.approx(stats_metrics.mcc(np.diag([n, 1.0]) / 7), rel=1e-6)
+    assert np.isnan(stats_metrics.mcc(np.diag([1 / 3, 0.0])))
+
+
 def test_a_positive_label_needs_two_labels():
     """A programming mistake, said with the shape."""
     with pytest.raises(ValueError, match=r"shape \(\.\.\., 2, 2\).* have \(3, 3\)"):

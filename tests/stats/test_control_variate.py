@@ -49,6 +49,8 @@ def test_the_estimate_is_the_regression_line_at_the_mean_of_all_items():
     assert float(found.estimate) == pytest.approx(intercept + slope * covariate.mean(), rel=1e-12)
     # The residuals of those seen sum to 0, so that the mean of all is the same.
     assert float(found.estimate) == pytest.approx(everything.mean(), rel=1e-12)
+    far = regression.adjust_to_benchmark(scores + 2.0**40, covariate)
+    assert float(far.slope) == pytest.approx(slope, rel=1e-9)
 
 
 @pytest.mark.parametrize("leverage_power", [1, 2])

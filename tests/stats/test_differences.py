@@ -170,6 +170,10 @@ def test_one_more_item_is_clopper_and_pearsons_where_only_drops_occur() -> None:
     exact = stats.beta.isf(0.025, down + 1, 60 - down)
 
     assert -found.low == pytest.approx(exact, abs=0.002)
+    # Also near the median, which lies beyond the mean with the one item more.
+    low = Counts([2], [0], [3]).one_more(0.01).low
+    drawn = np.random.default_rng(0).dirichlet([2, 1, 1], 200_000)
+    assert np.mean(drawn[:, 0] - drawn[:, 1] < low) == pytest.approx(0.496, abs=0.006)
     rng = np.random.default_rng(0)
     drops = -1.0 * (rng.random((4000, 100)) < 0.05)
     claims = Differences(drops, span=1.0).one_more(Z).low > -0.05

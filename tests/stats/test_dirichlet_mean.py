@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy import integrate, special
 
@@ -29,6 +29,7 @@ def quantile(atoms, weights, probability):
     )[0]
 
 
+@example(0.0524, 0.2135, 0.94).via("a path along which the integrand grows")
 @given(st.floats(0.3, 3000), st.floats(0.3, 3000), st.floats(1e-6, 0.999))
 def test_two_atoms_are_a_beta_variable(a, b, probability):
     """P(p₁ ≤ t) for Dirichlet(b, a): the incomplete Beta function."""

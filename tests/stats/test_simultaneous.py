@@ -75,13 +75,19 @@ def test_one_pair_needs_no_draws() -> None:
 
 def test_pairs_without_items_stay_out() -> None:
     """NaN, and the others as without them."""
-    scores = np.random.default_rng(0).normal([[0.0], [1.0], [0.5]], 1, (3, 20))
+    rng = np.random.default_rng(0)
+    scores = rng.normal([[0.0], [1.0], [0.5]], 1, (3, 20))
     alone = _pairs(scores[:2], span=np.inf)
     scores[2] = np.nan
     found = _pairs(scores, span=np.inf)
 
     assert np.isnan(found.difference).tolist() == [False, True, True]
     assert found.p_values[0] == alone.p_values[0]
+    # Nor do they count where others are drawn: of three models it is their range.
+    many = np.concatenate([rng.normal(size=(3, 300)), np.full((3, 300), np.nan)], axis=1)
+    apart = np.concatenate([many, many[:1, ::-1]])
+    three, four = _pairs(many[:, :300], 9999, span=np.inf), _pairs(apart, 9999, span=np.inf)
+    assert four.critical(0.05) == pytest.approx(three.critical(0.05), abs=0.025)
 
 
 @st.composite

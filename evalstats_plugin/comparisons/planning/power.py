@@ -261,8 +261,8 @@ def _check(aim: Aim, design: PowerDesign) -> None:
          "a sequential comparison is one of the same items, on each task alone"),
         (sure is not None and not 0.5 <= sure < 1,
          f"the assurance must be at least 0.5 and below 1, such as 0.9; it is {sure}"),
-        (costs is not None and not (costs[0] >= 0 and costs[1] > 0),
-         f"costs must be above 0, or 0 for an item; they are {costs}"),
+        (costs is not None and not (0 <= costs[0] < np.inf and 0 < costs[1] < np.inf),
+         f"costs must be finite and above 0, or 0 for an item; they are {costs}"),
         (costs is not None and (size is None or n is not None or epochs is not None),
          "the cheapest design is found for a difference: leave out items and epochs"),
         (costs is not None and (every is not None or design.tasks == "random"),
@@ -431,12 +431,10 @@ def _cheapest(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
 
     rows = [min(of_pair, key=cost) for of_pair in zip(*by_epochs, strict=True)]
     once = [cost(row) for row in by_epochs[0]]
+    notes = [f"costs {cost(row):,.6g} for each model; one epoch, " for row in rows]
     return [
-        replace(
-            row,
-            notes=(*row.notes, f"costs {cost(row):,.6g} for each model; one epoch, {alone:,.6g}"),
-        )
-        for row, alone in zip(rows, once, strict=True)
+        replace(row, notes=(*row.notes, f"{note}{alone:,.6g}")) if np.isfinite(alone) else row
+        for row, note, alone in zip(rows, notes, once, strict=True)
     ]
 
 

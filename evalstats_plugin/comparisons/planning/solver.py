@@ -144,8 +144,9 @@ class PowerSolver:
         spread = self.spread
         within = np.nan_to_num(spread.within)
         whole = spread.n_epochs * spread.between + within
-        # Where items have different numbers of epochs, the whole can come out below 0.
-        return np.where((spread.between < 0) & (whole > 0), whole, within)
+        # The whole can come out below 0, where items have different numbers of epochs; where their
+        # means all differ alike it is 0 but for a rounding error.
+        return np.where((spread.between < 0) & (whole > 1e-9 * within), whole, within)
 
     def _plan(self, pilot: Pilot, n_epochs: int | None = None) -> Planned:
         n_epochs = n_epochs or self.n_epochs

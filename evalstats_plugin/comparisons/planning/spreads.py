@@ -14,10 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evalstats_plugin.comparisons.planning.pilots import (
-    Pilot,
-    TaskScores,
-)
+from evalstats_plugin.comparisons.planning.pilots import Pilot, TaskScores
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import grouped

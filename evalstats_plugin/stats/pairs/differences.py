@@ -677,8 +677,7 @@ class _Rows:
                 low, high = rows.ends(d)
                 new = np.where(new >= high, 0.7 * high + 0.3 * np.minimum(t, high), new)
                 new = np.where(new <= low, 0.7 * low + 0.3 * np.maximum(t, low), new)
-                start = 0.5 * np.where(goal > 0, high, low)
-                t = np.where(np.isfinite(new) & (new * goal > 0), new, start)
+                t = np.where(np.isfinite(new) & (new * goal > 0), new, t)
                 d = np.where(np.isfinite(d), d, rows.mean)
             limits[index] = rows.bracketed(goal)
         return limits
@@ -690,24 +689,21 @@ class _Rows:
 
     def bracketed(self, target: FloatArray) -> FloatArray:
         """Quantiles by false position (Illinois), for the few that Newton's method misses."""
-        sign = np.sign(target)
-        a, fa = self.mean.copy(), self.deviate(self.mean) - target
+        a, fa = self.mean, self.deviate(self.mean) - target
+        # The median may be beyond: then the quantile is on the other side of the mean.
+        sign = np.where(fa < 0, 1.0, -1.0)
         step = 1.5 * np.abs(target) * self.spread() / self.n
-        # The median is beyond: limits are extended to the mean.
-        outside = sign * fa >= 0
         b = self.mean + sign * step
         fb = self.deviate(b) - target
         for _ in range(80):
-            inside = (sign * fb < 0) & ~outside
+            inside = sign * fb < 0
             if not inside.any():
                 break
             a, fa = np.where(inside, b, a), np.where(inside, fb, fa)
             step = np.where(inside, 1.6 * step, step)
             b = np.where(inside, b + sign * step, b)
             fb = np.where(inside, self.deviate(b) - target, fb)
-        index = np.nonzero(~outside)[0]
-        rows, goal = self.take(index), target[index]
-        a, fa, near, fb = a[index], fa[index], b[index], fb[index]
+        rows, goal, near, index = self, target, b.copy(), np.arange(len(b))
         for _ in range(100):
             if not len(index):
                 break
@@ -720,7 +716,7 @@ class _Rows:
             stay = np.nonzero((np.abs(fq) >= 1e-7) & (np.abs(a - q) >= 1e-13))[0]
             rows, index, goal = rows.take(stay), index[stay], goal[stay]
             a, fa, near, fb = a[stay], fa[stay], near[stay], fb[stay]
-        return np.where(outside, self.mean, b)
+        return b
 
     def r_star(self, k: FloatArray, k2: FloatArray, t: FloatArray, d: FloatArray) -> FloatArray:
         """R + log(v/r)/r; at the mean, where that is 0/0, v plus a sixth of the skewness."""

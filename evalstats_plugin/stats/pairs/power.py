@@ -37,6 +37,12 @@ _X = np.linspace(-8.5, 8.5, 201)
 _WEIGHT = np.exp(-(_X**2) / 2) / np.exp(-(_X**2) / 2).sum()
 """Trapezoidal rule for means over a standard normal: its error falls exponentially."""
 
+_BETS = np.cos((np.arange(400) + 0.5) * np.pi / 400)
+"""Bets whose mean stands for the mixture."""
+
+_MOST_SQUARES = 400.0
+"""Sum of squares, in units of the span, up to which it is taken."""
+
 _REACH = 8.0
 """Range of the summation over the number of discordant items, in standard deviations."""
 
@@ -277,7 +283,7 @@ def mixture_power(
     """Power of the mixture test [Rob70]_: how often it has rejected by each look, shape (L,).
 
     For 0/1 scores simulated from the `discordance`; else from normal sums of differences with a
-    `variance`, for which the capital is √(π/2V) span exp(S²/2V) / π with V = Σd² (many items).
+    `variance`: with few large differences, all of one sign, the power is larger.
 
     Parameters
     ----------
@@ -300,11 +306,12 @@ def mixture_power(
     rng, size, limit = stream(0, "paths of a sequential test"), abs(difference), -np.log(2 * tail)
     first, second = np.zeros((2, N_PATHS))  # sums; and squares, or discordant items
     power = np.empty(len(looks))
+    losses = _loss_by_bet(size / span, np.sqrt(variance) / span)
     for look, step in enumerate(np.diff(looks, prepend=0.0).tolist()):
         if discordance is None:
             first = first + rng.normal(step * size, np.sqrt(step * variance), len(first))
-            second = looks[look] * (variance + size**2)
-            won = first**2 / (2 * second) + np.log(span / np.sqrt(np.pi * second / 2))
+            squares = looks[look] * (variance + size**2) / span**2
+            won = _log_capital(first / span, looks[look] * losses, squares)
         else:
             new = rng.binomial(int(step), discordance, len(first))
             share = (1 + size / discordance) / 2 if discordance else 0.5
@@ -315,6 +322,27 @@ def mixture_power(
         second = second if discordance is None else second[going]
         power[look] = 1 - len(first) / N_PATHS
     return power
+
+
+def _loss_by_bet(mean: float, sd: float) -> FloatArray:
+    """Return λE[d] - E[log(1 + λd)] of each bet λ on a difference d, a beta on -1 to 1."""
+    share = np.clip((1 + mean) / 2, 1e-9, 1 - 1e-9)
+    whole = share * (1 - share)
+    size = whole / np.clip(sd**2 / 4, 1e-6 * whole, 0.999 * whole) - 1
+    d = 2 * special.betaincinv(share * size, (1 - share) * size, (np.arange(200) + 0.5) / 200) - 1
+    return _BETS * d.mean() - np.log1p(_BETS[:, None] * d).mean(axis=1)
+
+
+def _log_capital(sums: FloatArray, losses: FloatArray, squares: float) -> FloatArray:
+    """Log of the mean capital over the bets λ = cos θ of the mixture, θ uniform.
+
+    Where V, the sum of squares, is large, only bets near S/V win: it is √(π/2V) exp(S²/2V) / π.
+    """
+    if squares > _MOST_SQUARES:
+        return sums**2 / (2 * squares) - np.log(np.pi * squares / 2) / 2
+    at = np.linspace(sums.min(initial=-1.0), sums.max(initial=1.0), 129)
+    won = special.logsumexp(at[:, None] * _BETS - losses, axis=1) - np.log(len(_BETS))
+    return np.interp(sums, at, won)
 
 
 def mixture_items_needed(
@@ -358,7 +386,9 @@ def critical_count(n: FloatArray, *, tail: float) -> FloatArray:
     at_least_one = np.maximum(n, 1.0)
 
     def rejects(k: FloatArray) -> BoolArray:
-        return (k >= 0) & (_one_sided(np.maximum(k, 0.0), at_least_one) <= tail)
+        # The one-sided p-value of `differences.Counts`.
+        most = np.maximum(k, 0.0)
+        return (k >= 0) & (special.betainc(at_least_one - most + 0.5, most + 0.5, 0.5) <= tail)
 
     # Tails rise with k, and for k ≥ n/2 they are at least ½.
     low, high = np.full_like(n, -1.0), np.ceil(n / 2)
@@ -367,11 +397,6 @@ def critical_count(n: FloatArray, *, tail: float) -> FloatArray:
         enough = rejects(middle)
         low, high = np.where(enough, middle, low), np.where(enough, high, middle)
     return low
-
-
-def _one_sided(k: FloatArray, n: FloatArray) -> FloatArray:
-    """One-sided p-value of k of n discordant items for one model, of `differences.Counts`."""
-    return np.asarray(special.betainc(n - k + 0.5, k + 0.5, 0.5), dtype=np.float64)
 
 
 def _binomial(k: FloatArray, n: FloatArray, p: FloatArray) -> FloatArray:

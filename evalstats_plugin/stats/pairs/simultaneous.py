@@ -206,7 +206,8 @@ class AllPairs:
         order = np.flatnonzero(~np.isnan(self.pairs.deviate))
         order = order[np.argsort(self._size[order], kind="stable")]
         adjusted_p = np.full(len(self._size), np.nan)
-        adjusted_p[order] = _sidak(self.pairs.p_value[order], 1 + np.arange(len(order)))
+        own = np.minimum(self.pairs.p_value[order], 1 - 1e-16)
+        adjusted_p[order] = -np.expm1((1 + np.arange(len(order))) * np.log1p(-own))
         if self._leads is not None:
             drawn_p = self._leads.step_down(order, self._size[order])
             adjusted_p[order] = np.minimum(adjusted_p[order], drawn_p)
@@ -288,10 +289,6 @@ class _Maximum:
 def _log_inside(size: FloatArray) -> FloatArray:
     """Log of P(|Z| < size)."""
     return np.log1p(-2 * np.minimum(special.ndtr(-size), 0.5 - 1e-16))
-
-
-def _sidak(p_values: FloatArray, n: IntArray) -> FloatArray:
-    return -np.expm1(n * np.log1p(-np.minimum(p_values, 1 - 1e-16)))
 
 
 class _Leads:

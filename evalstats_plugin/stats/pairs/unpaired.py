@@ -180,13 +180,12 @@ def _difference_statistic(at: FloatArray, x: Counts) -> FloatArray:
     p = np.copysign(np.sqrt(np.maximum((l2 / (3 * n)) ** 2 - l1 / (3 * n), 0)), q)
     cosine = np.clip(np.divide(q, p**3, out=np.zeros_like(q), where=p != 0), -1, 1)
     a = 2 * p * np.cos((np.pi + np.arccos(cosine)) / 3) - l2 / (3 * n)
-    a = np.clip(a, np.maximum(-at, 0), np.minimum(1 - at, 1))
     # The arc cosine loses digits near its ends, which a Newton step recovers.
     slope = (3 * n * a + 2 * l2) * a + l1
     step = np.divide(
         ((n * a + l2) * a + l1) * a + l0, slope, out=np.zeros_like(a), where=slope != 0
     )
-    a = np.clip(a - np.clip(step, -1e-6, 1e-6), np.maximum(-at, 0), np.minimum(1 - at, 1))
+    a -= np.clip(step, -1e-6, 1e-6)
     return _standardised(x, x.difference - at, a, a + at, 1.0)
 
 
@@ -427,10 +426,10 @@ def permuted_slices(
         for i, (size, right) in enumerate(zip(n, inside @ totals, strict=True)):
             lower[i], upper[i] = _hypergeometric_tails(right, size, totals.sum(), n_units)
     else:
-        n_draws = int(np.clip(DRAWN // max(n_units, 1), LEAST_PERMUTED, MOST_PERMUTED))
+        n_draws = int(np.clip(DRAWN // n_units, LEAST_PERMUTED, MOST_PERMUTED))
         at_most, at_least = np.ones((2, len(n)))
         slack = 1e-9 * np.abs(totals).max(initial=1e-300)
-        step = max(BLOCK_SIZE // max(n_units, 1), 1)
+        step = max(BLOCK_SIZE // n_units, 1)
         for start in range(0, n_draws, step):
             rows = min(step, n_draws - start)
             order = rng.permuted(np.tile(np.arange(n_units), (rows, 1)), axis=1)

@@ -154,7 +154,7 @@ def _regress(
     # A score that alone fixes the slope leaves no residual: use the average of the others.
     others = squared.sum(axis=-1, keepdims=True) / np.maximum(n - alone.sum(-1, keepdims=True), 1)
     squared = np.where(alone, others, squared)
-    weights = np.where(seen, 1 / n + (x_all - x_mean) * centred / spread, 0.0)
+    weights = 1 / n + (x_all - x_mean) * centred / spread
     estimate = (y_mean + slope * (x_all - x_mean))[..., 0]
     estimate = np.where(seen.any(axis=-1), estimate, np.nan)
     return estimate, slope[..., 0], squared, weights
