@@ -234,6 +234,18 @@ class ItemBank:
         order = {name: place for place, name in enumerate(self.task_names)}
         return np.array([order[name] for name in self.tasks.astype(str).tolist()], dtype=np.int64)
 
+    @property
+    def misfit_by_task(self) -> dict[str, float]:
+        """`misfit`, where a single task and all tasks have one: that of the task, if it is known.
+
+        A bank may be cut from one of several tasks, and may be merged with one of others.
+        """
+        misfit, tasks = dict(self.misfit), self.task_names
+        if misfit and len(tasks) == 1:
+            own = misfit.get(tasks[0], misfit.get(ALL_TASKS, 0.0))
+            misfit |= {tasks[0]: own, ALL_TASKS: own}
+        return misfit
+
     def keys(self) -> list[tuple[str, str]]:
         """Task and id of each item, as strings."""
         return list(
@@ -599,7 +611,7 @@ def _joined(a: ItemBank, b: ItemBank, n_drifted: int) -> ItemBank:
     covariance = None
     if a.item_covariance is not None and b.item_covariance is not None:
         covariance = np.concatenate([bank.item_covariance[:, :2, :2] for bank in (a, b)])  # type: ignore[index]
-    misfits = _misfit_by_task(a), _misfit_by_task(b)
+    misfits = a.misfit_by_task, b.misfit_by_task
     misfit = {
         name: max(each.get(name, 0.0) for each in misfits) for name in {**misfits[0], **misfits[1]}
     }
@@ -622,14 +634,6 @@ def _joined(a: ItemBank, b: ItemBank, n_drifted: int) -> ItemBank:
         scores=np.full(len(a.models) + len(kept), np.nan),
         notes=tuple(dict.fromkeys(notes)),
     )
-
-
-def _misfit_by_task(bank: ItemBank) -> dict[str, float]:
-    """Misfit of a bank, also of its task where it has one: in a merged bank that is one of more."""
-    misfit, tasks = dict(bank.misfit), bank.task_names
-    if len(tasks) == 1 and ALL_TASKS in misfit:
-        misfit.setdefault(tasks[0], misfit[ALL_TASKS])
-    return misfit
 
 
 def _check_axes(axes: NDArray[np.float64], n_factors: int) -> None:

@@ -25,6 +25,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.irt.answers import matrix_of
+from evalstats_plugin.irt.fit_statistics import check_matrix, item_fit
 from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, expect_kind
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.streams import stream
@@ -99,6 +100,7 @@ def item_bank(
     matrix = matrix_of(responses)
     source = stream(rng, "misfit of a bank")
     fit = expect_kind(fit, IRTFit, FactorFit)
+    check_matrix(fit, matrix)
     if isinstance(fit, FactorFit):
         bank = _of_factors(fit, matrix)
         bank = bank.without(bank.discrimination < 0, NEGATIVE)
@@ -292,13 +294,9 @@ def _raw_bank(
 
 def _flagged(bank: ItemBank, fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
     """Leave out items that fit badly or discriminate negatively."""
-    from evalstats_plugin.irt import fit_statistics as irt_fit_statistics
-
-    item_fit = irt_fit_statistics.item_fit(fit, matrix)
-    names = ("n_models", "mean", "outfit", "infit", "infit_z")
-    table = {name: item_fit[name].to_numpy(dtype=np.float64) for name in names}
-    right, trials = _counts(matrix)
-    table["item_rest"] = irt_fit_statistics.item_totals(right, trials).item_rest
+    statistics = item_fit(fit, matrix)
+    names = ("n_models", "mean", "outfit", "infit", "infit_z", "item_rest")
+    table = {name: statistics[name].to_numpy(dtype=np.float64) for name in names}
     # Estimators with a prior on discriminations keep them above 0 whatever the answers.
     bank = bank.without((bank.discrimination < 0) | _backwards(table), NEGATIVE)
     wide = (table["infit"] > _WIDEST_FIT) & (table["infit_z"] > _SURE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import isfinite
+from numbers import Integral, Real
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
@@ -101,15 +102,15 @@ class Plan:
             value = getattr(self, name)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if isinstance(value, bool) or not isinstance(value, Real):
                 raise SelectionError(f"{name} {value!r} is not a number: give a number")
             share = name in ("reliability", "confidence_level")
-            if share and not 0 < value < 1:
+            if share and not 0 < float(value) < 1:
                 msg = f"{name} {value:g} is not between 0 and 1: choose one such as 0.9"
                 raise SelectionError(msg)
-            if name in _POSITIVE and not 0 < value < float("inf"):
+            if name in _POSITIVE and not 0 < float(value) < float("inf"):
                 raise SelectionError(f"{name} {value:g} is not above 0: choose a larger one")
-        if isinstance(self.seed, float) or self.seed < 0:
+        if not isinstance(self.seed, Integral) or self.seed < 0:
             raise SelectionError(f"seed {self.seed!r} is not a whole number from 0 on: give one")
         if self.goal is None or self.goal.startswith(COMPARE) or self.goal in GOALS:
             return

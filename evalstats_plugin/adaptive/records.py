@@ -154,10 +154,6 @@ asked adaptively: 9 items asked)'
     why = record["stopped"] or "not stopped"
     how = f"{record['n_items']} of {record['n_in_bank']} items asked adaptively: {why}"
     level = f"{100 * record['confidence_level']:g}%"
-    ability = f"ability {record['ability']:+z.2f} {limits}"
-    return f"{ability}, full score {_full_score(record)} ({level}, {how})"
-
-
-def _full_score(record: Mapping[str, Any]) -> str:
     score = record["full_score"]
-    return f"{score['estimate']:.3f} [{score['low']:.3f}, {score['high']:.3f}]"
+    full = f"{score['estimate']:.3f} [{score['low']:.3f}, {score['high']:.3f}]"
+    return f"ability {record['ability']:+z.2f} {limits}, full score {full} ({level}, {how})"

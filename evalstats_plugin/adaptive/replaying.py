@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -137,43 +137,6 @@ def _is_wanted(metric: str, wanted: Sequence[str]) -> bool:
     return not wanted or metric in wanted or metric.partition(",")[0] in wanted
 
 
-class _Tested(NamedTuple):
-    """One model's answers, and the bank for them."""
-
-    model: str
-    log: str
-    task: str
-    metric: str
-    bank: ItemBank
-    notes: tuple[str, ...]
-    answers: Sequence[tuple[float, int] | None]
-    """Mean score and epochs of each item of the bank."""
-    was_adaptive: bool
-    """Whether the answers are those of an adaptive test, whose mean is not the score."""
-
-
-def _tested_model(bank: ItemBank, named: tuple[str, str], parts: Sequence[Responses]) -> _Tested:
-    tasks = [part.task for part in parts]
-    metrics = ", ".join(dict.fromkeys(part.metric for part in parts))
-    if len(set(tasks)) < len(tasks):
-        msg = f"{named[1]} scores {tasks[0]} by several metrics ({metrics})"
-        raise SelectionError(f"{msg}: name one")
-    ids = [str(item) for part in parts for item in part.item_ids.tolist()]
-    owners = [part.task for part in parts for _ in part.item_ids]
-    hashes = [text for part in parts for text in _hashes(part)]
-    tested = bank.of_tasks(tasks).matched(owners, ids, hashes)
-    answer_of = dict(zip(zip(owners, ids, strict=True), _answers(parts), strict=True))
-    scored = {key: answer for key, answer in answer_of.items() if answer[1] > 0}
-    answers = [scored.get(key) for key in tested.keys()]  # noqa: SIM118 - not a mapping
-    lacks = np.array([answer is None for answer in answers])
-    tested = tested.without(lacks, "no answer in the log")
-    notes = tuple(note for note in tested.notes if note not in bank.notes)
-    was_adaptive = any(part.predicted is not None for part in parts)
-    if was_adaptive:
-        notes = (*notes, "answers of an adaptive test: no score of all items is known")
-    return _Tested(*named, ", ".join(tasks), metrics, tested, notes, answers, was_adaptive)
-
-
 def _hashes(part: Responses) -> list[str | None]:
     if part.item_hashes is None:
         return [None] * len(part.item_ids)
@@ -197,25 +160,38 @@ def _test(
     bank: ItemBank, plan: Plan, of_model: tuple[tuple[str, str], Sequence[Responses]]
 ) -> AdaptiveTest:
     """Test one model on its recorded answers."""
-    recorded = _tested_model(bank, *of_model)
-    session = plan.session(recorded.bank)
+    (model, log), parts = of_model
+    tasks = [part.task for part in parts]
+    metrics = ", ".join(dict.fromkeys(part.metric for part in parts))
+    if len(set(tasks)) < len(tasks):
+        msg = f"{log} scores {tasks[0]} by several metrics ({metrics})"
+        raise SelectionError(f"{msg}: name one")
+    ids = [str(item) for part in parts for item in part.item_ids.tolist()]
+    owners = [part.task for part in parts for _ in part.item_ids]
+    hashes = [text for part in parts for text in _hashes(part)]
+    tested = bank.of_tasks(tasks).matched(owners, ids, hashes)
+    answer_of = dict(zip(zip(owners, ids, strict=True), _answers(parts), strict=True))
+    scored = {key: answer for key, answer in answer_of.items() if answer[1] > 0}
+    # Mean score and epochs of each item of the bank.
+    answers = [scored.get(key) for key in tested.keys()]  # noqa: SIM118 - not a mapping
+    lacks = np.array([answer is None for answer in answers])
+    session = plan.session(tested.without(lacks, "no answer in the log"))
     while session.stopped is None:
         for place in session.next().tolist():
-            session.record(place, *cast("tuple[float, int]", recorded.answers[place]))
-    observed = [] if recorded.was_adaptive else [a[0] for a in recorded.answers if a is not None]
-    made = test_of(
-        session.result().to_dict(),
-        model=recorded.model,
-        task=recorded.task,
-        metric=recorded.metric,
-        log=recorded.log,
-    )
+            session.record(place, *cast("tuple[float, int]", answers[place]))
+    notes = tuple(note for note in tested.notes if note not in bank.notes)
+    observed = [answer[0] for answer in answers if answer is not None]
+    if any(part.predicted is not None for part in parts):
+        observed = []
+        notes = (*notes, "answers of an adaptive test: no score of all items is known")
+    outcome = session.result().to_dict()
+    made = test_of(outcome, model=model, task=", ".join(tasks), metric=metrics, log=log)
     return replace(
         made,
         observed=float(np.mean(observed)) if observed else None,
         n_observed=len(observed),
         asked=_asked([(step.task, step.item) for step in session.answers]),
-        notes=recorded.notes,
+        notes=notes,
     )
 
 

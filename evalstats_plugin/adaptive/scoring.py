@@ -134,7 +134,7 @@ class Belief:
         """The belief before the first answer: abilities as those of the bank's models."""
         nodes = bank.ability_mean + bank.ability_sd * np.linspace(-_REACH, _REACH, _NODES)
         log_prior = -0.5 * ((nodes - bank.ability_mean) / bank.ability_sd) ** 2
-        empty = np.zeros((n_sessions, 0))
+        empty = np.empty((n_sessions, 0))
         return cls(
             bank.items,
             nodes,
@@ -338,14 +338,11 @@ class Shares:
     @classmethod
     def of(cls, bank: ItemBank) -> Shares:
         """Scores of a bank's tasks; a single task has only the score over all items."""
-        tasks, misfits = bank.task_names, dict(bank.misfit)
-        if len(tasks) == 1:
-            # Of a bank cut to one task of several, whose misfit is not that of all of them.
-            misfits[ALL_TASKS] = misfits.get(tasks[0], misfits.get(ALL_TASKS, 0.0))
+        tasks, misfits = bank.task_names, bank.misfit_by_task
         names = (ALL_TASKS, *tasks) if len(tasks) > 1 else (ALL_TASKS,)
         member = bank.tasks.astype(str)[:, None] == np.asarray(names)[None, :]
         member[:, 0] = True
-        misfit = np.array([float(misfits.get(name, 0.0)) for name in names])
+        misfit = np.array([misfits.get(name, 0.0) for name in names], dtype=np.float64)
         # Column-major: sums over items are fastest that way.
         return cls(names, np.asfortranarray(member / member.sum(axis=0)), misfit)
 
@@ -369,7 +366,7 @@ class FullScore(NamedTuple):
 
 
 def project(
-    belief: Belief, shares: Shares, *, state: State | None = None, confidence_level: float = 0.95
+    belief: Belief, shares: Shares, *, state: State, confidence_level: float = 0.95
 ) -> FullScore:
     """Expected score on all items, with an interval for the score that asking all would give.
 
@@ -377,7 +374,6 @@ def project(
     with the mean over the items asked. The variance has three parts: uncertainty of abilities,
     chance in the answers not seen, and misfit.
     """
-    state = laplace(belief) if state is None else state
     is_unasked, directions = unasked(belief), belief.items.directions
     p = is_unasked * curves_of(belief, state)
     asked = shares.weights[belief.places]

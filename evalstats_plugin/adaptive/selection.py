@@ -18,12 +18,7 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.curves import respond
-from evalstats_plugin.adaptive.scoring import (
-    Belief,
-    State,
-    expected,
-    on_grid,
-)
+from evalstats_plugin.adaptive.scoring import Belief, State, expected, on_grid
 from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, steady
 

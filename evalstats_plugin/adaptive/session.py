@@ -227,7 +227,9 @@ class AdaptiveSession(Drawable):
         """
         if k is not None and k < 1:
             return np.zeros(0, dtype=np.int64)
-        wanted = self._allowance(self.batch if k is None else k)
+        bounds = [ceil(rule.value) for rule in self._stop if isinstance(rule, Items)]
+        out = int(self._out.sum())
+        wanted = min([self.batch if k is None else k, *(bound - out for bound in bounds)])
         choose = self._choose(among) if self._draws is None else self._draw(among)
         places: list[int] = []
         while len(places) < wanted and self.stopped is None and (place := next(choose, -1)) >= 0:
@@ -458,12 +460,14 @@ class AdaptiveSession(Drawable):
     def to_json(self) -> str:
         """Return the answers so far as JSON lines, for `resume`."""
         places = self._places
-        lines = [
-            {"task": each.task, "item": each.item, "score": each.score, "trials": each.trials}
-            | self._draw_of(places[each.task, each.item])
-            for each in self.answers
-        ]
-        return "".join(json.dumps(line) + "\n" for line in lines)
+        lines = list[str]()
+        for each in self.answers:
+            names = ("task", "item", "score", "trials")
+            line: dict[str, Any] = {name: getattr(each, name) for name in names}
+            if draw := self._drawn.get(places[each.task, each.item]):
+                line["draw"] = draw._asdict()
+            lines.append(json.dumps(line) + "\n")
+        return "".join(lines)
 
     @classmethod
     def resume(
@@ -513,12 +517,6 @@ class AdaptiveSession(Drawable):
             # The generator stands where that of the earlier run stood.
             self._rng.random()
 
-    def _draw_of(self, place: int) -> dict[str, object]:
-        """The draw of an item as a saved answer holds it."""
-        if place not in self._drawn:
-            return {}
-        return {"draw": self._drawn[place]._asdict()}
-
     @cached_property
     def _places(self) -> dict[tuple[str, str], int]:
         return {key: place for place, key in enumerate(self.bank.keys())}
@@ -552,10 +550,6 @@ class AdaptiveSession(Drawable):
             return np.ones(len(self.bank), dtype=np.bool_)
         spent = self.cost + float(self.bank.cost[self._unanswered()].sum())
         return np.asarray(self.bank.cost <= min(budgets) - spent)
-
-    def _allowance(self, wanted: int) -> int:
-        bounds = [ceil(rule.value) for rule in self._stop if isinstance(rule, Items)]
-        return min([wanted, *(bound - int(self._out.sum()) for bound in bounds)])
 
     def _reason(self) -> str | None:
         standing = self.standing()

@@ -245,10 +245,10 @@ class Clear:
             return None
         steps, low, high = outlook.draws.bets(outlook.belief)
         # Items that cannot be drawn may be all wrong, or all right.
-        unknown = float(outlook.shares.weights[~outlook.drawable, 0].sum())
+        most = self.score - float(outlook.shares.weights[~outlook.drawable, 0].sum())
         needed = np.log(2 / (1 - self.confidence_level))
         above = log_wealth(steps - self.score, low - self.score)
-        below = log_wealth(self.score - unknown - steps, self.score - unknown - high)
+        below = log_wealth(most - steps, most - high)
         for side, wealth in (("above", above), ("below", below)):
             if wealth >= needed:
                 what = self.name or f"a score of {self.score:g}"

@@ -312,7 +312,7 @@ COVERAGE: Mapping[str, float] = MappingProxyType(
         "sandwich": 0.963,
         "items": 0.963,
         "parametric": 0.956,
-        "vi": 0.875,
+        "vi": 0.856,
     }
 )
 """Share of 95 % intervals that held the true ability: a 2PL, 10 models, 60 items, 16 sets of

@@ -18,7 +18,7 @@ from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.fit_statistics import m2
-from evalstats_plugin.irt.fitting import FEW_MODELS, choose, fit_irt
+from evalstats_plugin.irt.fitting import FEW_MODELS, choose, fit_irt, item_prior
 from evalstats_plugin.irt.holdout import predicted
 from evalstats_plugin.irt.methods import (
     CANDIDATES,
@@ -182,14 +182,14 @@ def _how(name: str, shape: tuple[int, int]) -> tuple[str, str, FitOptions | None
         return "factor", "map", FactorOptions(dimensions=int(name[-1]))
     if name in ORDERED_MODELS:
         return name, "mml", OrderedOptions(std_errors=False)
-    usual = choose("2pl", "auto", shape).estimator
-    if name == "3pl":
-        return "3pl", "mml", MmlOptions(prior="estimated")
+    usual, prior = choose("2pl", "auto", shape).estimator, item_prior(shape[1])
     if name == "common-c":
         if usual == "mml":
-            return "3pl", "mml", MmlOptions(prior="estimated", common_asymptotes=True)
+            return "3pl", "mml", MmlOptions(prior=prior, common_asymptotes=True)
         return "2pl", "mml-items", MmlItemsOptions(estimate_guessing=True)
-    return name, usual, MmlOptions(prior="estimated") if usual == "mml" else None
+    if name == "3pl" or usual == "mml":
+        return name, "mml", MmlOptions(prior=prior)
+    return name, usual, None
 
 
 def _tried(matrix: ResponseMatrix, name: str, seeds: Sequence[int], device: str) -> _Tried:

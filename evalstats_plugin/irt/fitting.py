@@ -21,6 +21,7 @@ from evalstats_plugin.irt.methods import (
     ORDERED_MODELS,
     FactorOptions,
     FitOptions,
+    ItemPrior,
     JmlOptions,
     MapOptions,
     McmcOptions,
@@ -53,8 +54,7 @@ for: such a fit takes torch as long, and importing torch takes three times as lo
 NEEDING_TORCH = f"a named device, estimators but mml-items, and fits of more than {LIGHT:,} cells"
 """What needs torch."""
 
-FEW_ITEMS = 20
-"""With fewer items an item prior cannot be estimated; a weak one is used."""
+_FEW_ITEMS = 20
 
 _MICROSECONDS: Mapping[str, float] = MappingProxyType(
     {
@@ -209,6 +209,7 @@ def fit_irt(
     light = device == "auto" and dtype == "float64" and is_light(chosen, shape)
     if not light:
         need_torch(NEEDING_TORCH)
+    from evalstats_plugin.irt.linking import link
     from evalstats_plugin.irt.model.arrays import array_of, as_array
     from evalstats_plugin.irt.model.data import counts_of
     from evalstats_plugin.irt.model.scale import on_zero
@@ -249,7 +250,7 @@ def fit_irt(
     if fit.item_model != "factor":
         trials = None if isinstance(matrix, ResponseStore) else as_array(counts.trials)
         fit = on_zero(cast("IRTFit", fit), zero if isinstance(zero, str) else "items", trials)
-        fit = fit if isinstance(zero, str) else _on_bank(zero, fit)
+        fit = fit if isinstance(zero, str) else link(zero, fit)
     about: dict[str, object] = {"reason": chosen.reason, **_changed(chosen.options)}
     estimated = isinstance(chosen.options, MmlItemsOptions) and chosen.options.estimate_guessing
     if chance is not None or estimated:
@@ -263,12 +264,6 @@ def _changed(options: FitOptions) -> dict[str, dict[str, object]]:
     usual = type(options)()
     changed = {name: value for name, value in vars(options).items() if value != vars(usual)[name]}
     return {"options": changed} if changed else {}
-
-
-def _on_bank(bank: IRTFit, fit: IRTFit) -> IRTFit:
-    from evalstats_plugin.irt.linking import link
-
-    return link(bank, fit)
 
 
 def _fit_ordered(
@@ -396,9 +391,13 @@ def choose(
     if isinstance(options, MmlOptions):
         _check_asymptotes(options, item_model)
     if isinstance(options, MmlOptions) and options.prior is None:
-        estimated = "estimated" if shape[1] >= FEW_ITEMS else "weak"
-        options = replace(options, prior=estimated if estimator == "auto" else "none")
+        options = replace(options, prior=item_prior(shape[1]) if estimator == "auto" else "none")
     return Chosen(name, reason, options)
+
+
+def item_prior(n_items: int) -> ItemPrior:
+    """Prior of so many items where none is asked for: too few are too few to estimate it from."""
+    return "estimated" if n_items >= _FEW_ITEMS else "weak"
 
 
 def _ordered(item_model: str, estimator: str, options: FitOptions | None) -> Chosen:

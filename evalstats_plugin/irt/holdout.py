@@ -16,12 +16,12 @@ from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import SelectionError, few, no_such
 from evalstats_plugin.irt.answers import Guessing, guessing_of, matrix_of
 from evalstats_plugin.irt.fitting import (
-    FEW_ITEMS,
     FEW_MODELS,
     check_guessing,
     check_names,
     choose,
     fit_counts,
+    item_prior,
 )
 from evalstats_plugin.irt.methods import (
     ESTIMATORS,
@@ -281,19 +281,12 @@ def _estimator(data: _Data, rng: np.random.Generator) -> Any:
         return partial(fit_factor, n_dimensions=k, ridge="auto", rng=rng)
     if data.estimator == "mml-items" and data.options is None:
         return partial(fit_curves, kind=data.item_model)
-    return partial(
-        _fitted, item_model=data.item_model, estimator=data.estimator, rng=rng, given=data.options
-    )
+    return partial(_fitted, data, rng)
 
 
-def _fitted(
-    counts: Any,
-    item_model: str,
-    estimator: str,
-    rng: np.random.Generator,
-    given: FitOptions | None = None,
-) -> Any:
+def _fitted(data: _Data, rng: np.random.Generator, counts: Any) -> Any:
     """P(right) by any estimator, shape (N, M)."""
+    given, estimator = data.options, data.estimator
     trials = counts.trials.cpu().numpy()
     scores = np.where(trials > 0, counts.right.cpu().numpy() / np.maximum(trials, 1), np.nan)
     named = ResponseMatrix.from_array(scores)
@@ -302,15 +295,13 @@ def _fitted(
 
         # An item on which these models have one score does not tell that all others have it.
         least = 0.5 / (len(scores) + 1)
-        expected = fit_ordered(named, item_model, given).predict()
+        expected = fit_ordered(named, data.item_model, given).predict()
         return counts.right.new_tensor(np.clip(expected, least, 1 - least))
-    # Without an item prior a probability can be 0 or 1.
-    few = scores.shape[1] < FEW_ITEMS
-    options = given
-    if options is None and estimator == "mml":
-        options = MmlOptions(prior="weak" if few else "estimated")
-    chosen = choose(item_model, estimator, scores.shape, options)
-    fit = fit_counts(named, counts, item_model, chosen, rng)
+    if given is None and estimator == "mml":
+        # Without an item prior a probability can be 0 or 1.
+        given = MmlOptions(prior=item_prior(scores.shape[1]))
+    chosen = choose(data.item_model, estimator, scores.shape, given)
+    fit = fit_counts(named, counts, data.item_model, chosen, rng)
     return counts.right.new_tensor(fit.predict())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from numbers import Integral
+from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
@@ -68,8 +68,14 @@ def _check_name(what: str, name: str | None, valid_names: tuple[str, ...]) -> No
         raise SelectionError(no_such(what, name, valid_names, ", ".join(valid_names)))
 
 
+def _check_tolerance(value: object) -> None:
+    """Refuse what is not a number from 0, with which all steps are taken."""
+    if value != 0:
+        _check_above_0("tolerance", value)
+
+
 def _check_above_0(what: str, value: object) -> None:
-    if not isinstance(value, (int, float)) or not 0 < value < inf:
+    if not isinstance(value, Real) or not 0 < float(value) < inf:
         msg = f"{what} {value!r} is not a number above 0: pass one"
         raise SelectionError(msg)
 
@@ -114,14 +120,14 @@ class MmlOptions:
         _check_name("item prior", self.prior, get_args(ItemPrior))
         if not 0 < self.upper <= 1:
             raise SelectionError(f"upper asymptote {self.upper!r} is not in (0, 1]: pass 1 or less")
-        if self.nodes is not None and self.nodes < 3:
-            msg = f"abilities cannot be integrated out on {self.nodes} nodes: pass 3 or more"
-            raise SelectionError(msg)
+        if self.nodes is not None:
+            _check_count("nodes", self.nodes, 3)
         if self.dispersion is not None:
             _check_above_0("dispersion", self.dispersion)
         for name in ("guessing_prior", "upper_prior"):
             if (prior := getattr(self, name)) is not None:
                 _check_above_0(f"standard deviation of {name}", prior[1])
+        _check_tolerance(self.tolerance)
         _check_count("max_steps", self.max_steps)
 
 
@@ -212,6 +218,7 @@ class ViOptions:
 
     def __post_init__(self) -> None:
         _check_name("prior of vi", self.prior, get_args(ViPrior))
+        _check_tolerance(self.tolerance)
         _check_count("max_steps", self.max_steps)
 
 
@@ -242,6 +249,7 @@ class McmcOptions(ChainLength):
     def __post_init__(self) -> None:
         _check_count("chains", self.chains)
         _check_count("draws", self.draws, 2)
+        _check_count("warm_up", self.warm_up, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +266,7 @@ class FactorOptions:
         _check_name("rotation", self.rotation, get_args(Rotation))
         if self.ridge != "auto":
             _check_above_0("ridge", self.ridge)
-        if self.dimensions != "auto" and not isinstance(self.dimensions, int):
+        if self.dimensions != "auto" and not isinstance(self.dimensions, Integral):
             msg = f"dimensions {self.dimensions!r} is not a whole number: pass one, or 'auto'"
             raise SelectionError(msg)
 
@@ -279,7 +287,7 @@ class OrderedOptions:
 
     def __post_init__(self) -> None:
         _check_name("item prior", self.prior, ("none", "weak"))
-        _check_above_0("tolerance", self.tolerance)
+        _check_tolerance(self.tolerance)
         _check_count("max_steps", self.max_steps)
 
 

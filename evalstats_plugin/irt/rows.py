@@ -529,8 +529,8 @@ def _notes_on_discriminations(fit: IRTFit | OrderedFit) -> list[str]:
         held = with_few if n < few else with_more
         notes.append(
             "errors of discriminations take as known how far items vary: of 95 % intervals "
-            f"{held[0]:.0%} held in drawn designs of a 2pl, {held[1]:.0%} in the worst. Read "
-            "discriminations as a ranking"
+            f"{100 * held[0]:.0f} % held in drawn designs of a 2pl, {100 * held[1]:.0f} % in the "
+            "worst. Read discriminations as a ranking"
         )
     return notes
 

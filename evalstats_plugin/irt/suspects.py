@@ -208,9 +208,8 @@ def _unanswered(cells: Cells, group: NDArray[np.int64], level: float, reasons: _
     easy = np.bincount(group, right * others) / np.maximum(np.bincount(group, total * others), 1)
     p = np.where(none & (count[group] >= 2), chance[group], 1.0)
     for j in np.flatnonzero(benjamini_hochberg(p) <= level):
-        text = (
-            f"no model gets it right, {easy[group[j]]:.0%} do on its neighbours: broken or miskeyed"
-        )
+        near = f"{100 * easy[group[j]]:.0f} % do on its neighbours"
+        text = f"no model gets it right, {near}: broken or miskeyed"
         reasons[j].append(_Reason(2 + float(easy[group[j]]), text))
 
 

@@ -5,8 +5,8 @@ from scipy import special
 from evalstats_plugin.adaptive.bank import left_out
 from evalstats_plugin.adaptive.calibrate import adaptive_session, item_bank
 from evalstats_plugin.adaptive.stopping import StdError
-from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
+from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.methods import FactorOptions, MmlItemsOptions
 
@@ -86,6 +86,10 @@ def test_a_factor_model_gives_misfit_factors():
     assert (60, 1) == bank.misfit_loadings.shape
     assert abs(np.corrcoef(bank.misfit_loadings[:, 0], loading[:, 1])[0, 1]) > 0.9
     assert np.corrcoef(bank.abilities, theta[:, 0])[0, 1] > 0.85
+    # In another order a bank was made of answers to other items.
+    for order in (slice(None, None, -1), slice(0, 40)):
+        with pytest.raises(DesignError, match="expected the matrix that was fitted"):
+            item_bank(fit, submatrix(matrix, slice(None), np.arange(60)[order]))
 
 
 def test_a_task_that_is_not_in_the_bank_is_named(world):

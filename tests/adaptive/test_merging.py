@@ -61,6 +61,9 @@ def test_what_one_bank_alone_knows_of_its_items_is_kept():
     assert found.hashes.tolist() == [None] * 40 + [f"i{j}" for j in range(40, 60)]
     assert found.dispersion.tolist() == [1.0] * 40 + [0.3] * 20
     assert found.misfit == {"": 0.03, "task": 0.03}
+    # Cut from a bank of several, whose misfit over all of them is of other items.
+    cut = replace(first, misfit={"": 0.01, "task": 0.04})
+    assert merge(cut, second).misfit == {"": 0.04, "task": 0.04}
 
 
 def test_an_item_that_drifted_is_not_asked():

@@ -51,6 +51,8 @@ def test_without_a_rule_a_narrow_score_ends_a_test() -> None:
     assert (ScoreWidth(SCORE_WIDTH),) == Plan(bank="").rules(BANK)
     assert (StdError(STD_ERROR),) == Plan(bank="", goal="ability").rules(BANK)
     assert (Items(3),) == Plan(bank="", max_items=3).rules(BANK)
+    of_numpy: Any = np.int64(3)
+    assert (Items(3),) == Plan(bank="", max_items=of_numpy, seed=of_numpy).rules(BANK)
 
 
 def test_items_are_scored_by_the_metrics_of_the_calibration() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,15 @@ from scipy import integrate, optimize, special, stats
 
 from evalstats_plugin.adaptive import stopping
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.scoring import Belief, Shares, laplace, project
+from evalstats_plugin.adaptive.scoring import (
+    Abilities,
+    Belief,
+    Shares,
+    curves_of,
+    laplace,
+    predictions,
+    project,
+)
 
 M, K = 30, 2
 ASKED, RIGHT = np.array([2, 9, 17, 23, 28]), np.array([1.0, 0.0, 1.0, 1.0, 0.0])
@@ -140,3 +149,57 @@ def test_a_narrow_score_is_one_at_most_as_wide_as_asked():
     assert stopping.ScoreWidth(width)(standing()) is not None
     assert stopping.ScoreWidth(width - 0.01)(standing()) is None
     assert stopping.ScoreWidth(width)(standing(n=4)) is None
+
+
+def test_several_abilities_have_normal_limits_of_their_own():
+    both = Abilities(np.array([[0.5, -1.0]]), np.array([[[0.04, 0.01], [0.01, 0.25]]]))
+    found = [(e.ability, e.std_error, e.low, e.high) for e in both.estimates(0.9)]
+    reach = 1.6448536
+
+    assert found[0] == pytest.approx((0.5, 0.2, 0.5 - 0.2 * reach, 0.5 + 0.2 * reach))
+    assert found[1] == pytest.approx((-1.0, 0.5, -1 - 0.5 * reach, -1 + 0.5 * reach))
+
+
+def test_expected_scores_of_items_have_the_full_score_as_their_mean(bank, belief):
+    """Those not asked are moved alike; what is not chance in single answers is common, by task."""
+    shares, state = Shares.of(bank), laplace(belief)
+    full = project(belief, shares, state=state)
+    misfit = np.array([0.05, 0.1, 0.02])
+    wider = project(belief, replace(shares, misfit=misfit), state=state).std_error ** 2
+    of_misfit = (misfit * shares.weights[REST].sum(axis=0)) ** 2
+    assert wider - full.std_error**2 == pytest.approx(of_misfit[None])
+    full = full._replace(estimate=full.estimate + 0.02, std_error=full.std_error + 0.1)
+    found, curve = predictions(belief, shares, state, full), curves_of(belief, state)[0, REST]
+
+    assert found.scores.mean() == pytest.approx(full.estimate[0, 0])
+    assert found.scores[0, ASKED].tolist() == RIGHT.tolist()
+    assert found.scores[0, REST] - curve == pytest.approx(np.full(len(REST), 0.02 * M / len(REST)))
+    assert not found.variances[0, ASKED].any()
+    assert found.variances[0, REST] == pytest.approx(bank.dispersion[REST] * curve * (1 - curve))
+    chance = found.variances[0] @ shares.weights**2
+    assert found.common[0] == pytest.approx(np.sqrt(full.std_error[0] ** 2 - chance))
+
+
+def test_the_density_of_all_abilities_is_that_of_answers_and_prior(belief):
+    """Up to a constant; the prior is that of the grid, to a ten-thousandth of its variance."""
+    points = np.random.default_rng(0).normal(size=(20, 1 + K))
+    found = belief._log_density(0)(points)
+    exact = np.array([log_posterior(belief.items, point) for point in points])
+
+    assert found - found[0] == pytest.approx(exact - exact[0], abs=1e-3)
+
+
+@pytest.mark.parametrize(("wealth", "is_clear"), [(39.99, False), (40.01, True)])
+def test_it_is_clear_where_bets_have_become_forty_times_as_much(monkeypatch, wealth, is_clear):
+    """Half of α on each side: 2 / .05 at a level of .95."""
+    monkeypatch.setattr(stopping, "log_wealth", lambda *_: np.log(wealth))
+
+    class Bets:
+        bets = staticmethod(lambda _: np.zeros((3, 1)))
+        __len__ = staticmethod(lambda: 1)
+
+    shares = SimpleNamespace(weights=np.ones((1, 1)))
+    outlook = SimpleNamespace(draws=Bets(), belief=None, shares=shares, drawable=np.array([True]))
+    said = stopping.Clear(0.5)(SimpleNamespace(outlook=outlook))
+
+    assert is_clear == (said is not None)

@@ -68,6 +68,9 @@ def test_equal_tails_hold_what_they_should():
 
     above = [found.posterior[0, found.nodes > limit[0]].sum() for limit in (low, high)]
     np.testing.assert_allclose([0.95, 0.05], above, atol=0.01)
+    points, chances = found.between_nodes()
+    np.testing.assert_allclose(points[::32], found.nodes, atol=1e-12)
+    assert chances.sum() == pytest.approx(1)
 
 
 def test_a_prior_has_the_mean_and_variance_that_it_was_given():

@@ -9,12 +9,13 @@ import pytest
 from scipy import special
 
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.scoring import Belief, laplace
+from evalstats_plugin.adaptive.scoring import Belief, laplace, on_grid
 from evalstats_plugin.adaptive.selection import (
     Candidates,
     Tables,
     Targets,
     d_optimality,
+    drawn_from,
     pick,
     worth,
 )
@@ -72,6 +73,12 @@ def test_an_item_is_worth_its_information_over_the_posterior(candidates):
     expected = [averaged(candidates, lambda theta, k=k: fisher(items, k, theta)) for k in ITEMS]
 
     assert worth(candidates)[0, ITEMS] == pytest.approx(expected, rel=3e-2)
+    # No node of the table is left out that has a part in it, such as the first of a wide prior.
+    bank = ItemBank.from_arrays(np.full(M, 2.0), np.linspace(-11, 11, M))
+    prior, tables = Belief.prior(bank), Tables.of(bank)
+    every = prior.posterior @ tables.spreading @ tables.information
+    first = Candidates(prior, tables, lambda: laplace(prior))
+    assert worth(first) == pytest.approx(every, rel=1e-12, abs=0)
 
 
 def test_of_several_abilities_an_item_is_worth_the_determinant_that_it_adds(candidates):
@@ -91,6 +98,9 @@ def test_of_several_abilities_an_item_is_worth_the_determinant_that_it_adds(cand
     several = replace(belief, axes=np.eye(3))
     found = worth(replace(candidates, belief=several))[0, ITEMS]
     assert found == pytest.approx(expected)
+    reach = 1.644854 * np.sqrt(several.joint.covariance[0, 0, 0])
+    limits = np.concatenate(several.interval(0.9)) - several.joint.mean[0, 0]
+    assert limits == pytest.approx([-reach, reach], abs=1e-6)
 
 
 def test_what_is_expected_after_an_answer_is_a_measurement_with_normal_noise(candidates):
@@ -103,6 +113,12 @@ def test_what_is_expected_after_an_answer_is_a_measurement_with_normal_noise(can
 
     assert after.mean == pytest.approx(state.mean)
     assert after.covariance[0] == pytest.approx(np.linalg.inv(precision))
+    # Of one ability, the posterior around its mean.
+    belief = candidates.belief
+    narrower = candidates.expecting(np.array([5])).belief.log_likelihood - belief.log_likelihood
+    middle = float(on_grid(belief).ability[0])
+    expected = -fisher(items, 5, middle) * (belief.nodes - middle) ** 2 / 2
+    assert narrower[0] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -127,3 +143,27 @@ def test_every_task_has_the_share_that_it_has_in_the_bank():
     bank = ItemBank.from_arrays(np.ones(4), np.zeros(4), tasks=["x", "y", "y", "y"])
 
     assert Targets.of(bank).share.tolist() == [0.25, 0.75]
+    # Sizes of the items drawn: by task as the shares, within a task as they were.
+    size = Targets.of(bank).spread(np.array([[3.0, 1.0, 2.0, 0.0], [0.0, 1.0, 0.0, 4.0]]))
+    assert size.tolist() == [[0.25, 0.25, 0.5, 0.0], [0.0, 0.15, 0.0, 0.6]]
+
+
+class Fixed:
+    """Draws what it was given."""
+
+    def __init__(self, *values):
+        self.values = np.array(values)
+
+    def random(self, size):
+        assert size == len(self.values)
+        return self.values
+
+
+def test_items_are_drawn_by_their_probabilities():
+    """Each by its share of the sum, which rounding may leave off 1; none of probability 0."""
+    chance = np.array([0.0, 0.25, 0.0, 0.5, 0.25, 0.0])
+    draws = Fixed(0.0, 0.2499, 0.25, 0.7499, 0.75, 1 - 2**-53)
+    rows = np.tile(chance, (6, 1))
+
+    for scale in (1.0, 0.5, 4.0):
+        assert drawn_from(scale * rows, draws).tolist() == [1, 1, 3, 3, 4, 4]

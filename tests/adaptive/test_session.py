@@ -266,3 +266,16 @@ def test_whose_score_is_equal_is_seldom_called_better_or_worse(n_tests):
     assert n_tests / 5 > sum(side in ("above", "below") for side in called[0])
     assert 2 / 3 * n_tests < called[1].count("above")
     assert 0 == called[1].count("below")
+
+
+def test_items_that_cannot_be_drawn_may_all_be_right_or_wrong():
+    """Half of them: with all others wrong the score is at most a half, with all right at least."""
+    bank = ItemBank.from_arrays(np.ones(200), np.zeros(200))
+    bank = bank.without(np.arange(200) < 100, "drift")
+    for score, expected in ((0.0, [None, "below"]), (1.0, ["above", None])):
+        session = AdaptiveSession(bank, rng=0)
+        for _ in range(60):
+            session.record(int(session.next(1)[0]), score)
+        said = [Clear(value)(session.standing()) for value in (0.4, 0.6)]
+
+        assert expected == [reason and reason.split()[0] for reason in said]

@@ -27,6 +27,7 @@ from evalstats_plugin.irt.model.masks import MASKS
 from evalstats_plugin.irt.model.scale import Curves
 from evalstats_plugin.irt.model.simulate import simulate_responses
 from evalstats_plugin.irt.rows import factor_abilities
+from evalstats_plugin.runtime.progress import Progress, listening
 from evalstats_plugin.stats.streams import child, stream
 
 MATRIX = simulate_responses(rng=5, n_models=12, n_items=80, item_model="rasch")[0]
@@ -43,7 +44,10 @@ def refits():
 
 def test_bootstrap_limits_are_the_percentiles_of_the_refits():
     """Each model's own, wherever it stands in the table."""
-    results = bootstrap_abilities(FIT, MATRIX, n_resamples=50, rng=1, baseline="model_0")
+    seen: list[Progress] = []
+    with listening(seen.append):
+        results = bootstrap_abilities(FIT, MATRIX, n_resamples=50, rng=1, baseline="model_0")
+    assert [("refit", k, 50) for k in range(1, 51)] == seen
     found = refits()
     for row in results:
         i = MATRIX.models.index(row.model)

@@ -167,3 +167,12 @@ def test_the_table_says_which_to_take():
 
     assert found.sentence in said
     assert "chosen" in said
+
+
+def test_candidates_have_the_item_prior_that_a_fit_has():
+    """With few items, too, which tell nothing of how items vary: another prior was estimated."""
+    matrix = drawn(40, 9, slopes=0.4)
+    for row in choose_model(matrix, ["rasch", "2pl"], seeds=[0]):
+        fit = fit_irt(matrix, row.item_model)
+        assert row.log_likelihood == fit.diagnostics["log_likelihood"]
+        assert fit.diagnostics["prior"] == "weak"

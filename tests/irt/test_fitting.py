@@ -211,6 +211,10 @@ def test_options_choose_their_estimator():
         (ViOptions, {"max_steps": -3}, "max_steps -3 is not a whole number"),
         (SviOptions, {"steps": 0}, "steps 0 is not a whole number of 2 or more"),
         (McmcOptions, {"draws": 1}, "draws 1 is not a whole number of 2 or more"),
+        (McmcOptions, {"warm_up": -1}, "warm_up -1 is not a whole number of 0 or more"),
+        (MmlOptions, {"nodes": 31.5}, "nodes 31.5 is not a whole number of 3 or more"),
+        (MmlOptions, {"tolerance": -1.0}, "tolerance -1.0 is not a number above 0"),
+        (ViOptions, {"tolerance": np.nan}, "tolerance nan is not a number above 0"),
         (McmcOptions, {"chains": 0}, "chains 0 is not a whole number"),
     ],
 )

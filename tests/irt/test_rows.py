@@ -192,6 +192,6 @@ def test_tables_of_items_say_what_intervals_of_discriminations_hold(
 
     assert len(notes) == (expected is not None)
     if expected is not None:
-        assert f"of 95 % intervals {expected[0]:.0%} held" in notes[0]
-        assert f"{expected[1]:.0%} in the worst" in notes[0]
+        assert f"of 95 % intervals {100 * expected[0]:.0f} % held" in notes[0]
+        assert f"{100 * expected[1]:.0f} % in the worst" in notes[0]
     assert not any("errors of discriminations" in note for note in fit.abilities().notes)

@@ -35,9 +35,8 @@ def held(seed):
     )
     costly = seed < 2 or seed % 8 == 0
     names = [name for name in RECIPES if name != "clusters" and (costly or name not in COSTLY)]
-    found = uncertainty(
-        fit_irt(matrix, rng=seed), matrix, names, n_resamples=60, n_seeds=3, rng=seed
-    )
+    fit = fit_irt(matrix, zero="models", rng=seed)
+    found = uncertainty(fit, matrix, names, n_resamples=60, n_seeds=3, rng=seed)
     rows = {}
     for name in names:
         own = [row for row in found if row.recipe == name]

@@ -303,6 +303,6 @@ def _reflection_note(draws: Draws) -> list[str]:
     if share <= 0.01:
         return []
     return [
-        f"in {share:.0%} of the draws the scale is turned round: too few answers to tell able from "
-        "unable, and means over the draws mix both"
+        f"in {100 * share:.0f} % of the draws the scale is turned round: too few answers to tell "
+        "able from unable, and means over the draws mix both"
     ]

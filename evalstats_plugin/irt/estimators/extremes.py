@@ -20,15 +20,10 @@ from evalstats_plugin.stats.arrays import FloatArray
 FEW = 5
 """Wrong answers (right ones beyond guessing) up to which limits invert the number right."""
 
-# Nodes of ability, in logits of the estimator's scale from 0.
-_NODES: FloatArray = np.linspace(-30, 30, 601)
+NODES: FloatArray = np.linspace(-30, 30, 601)
+"""Abilities at which `placed` needs the items' curves, on the estimator's scale, shape (Q,)."""
 
 _LEAST = 1e-280
-
-
-def nodes() -> FloatArray:
-    """Abilities at which `placed` needs the items' curves, shape (Q,)."""
-    return _NODES
 
 
 def placed(
@@ -47,7 +42,7 @@ def placed(
         1 for models all right, -1 for models that know nothing, else 0.
     guess : shape (M,)
     curve : shape (Q, M)
-        P(right) at the `nodes`, averaged over the items' errors.
+        P(right) at the `NODES`, averaged over the items' errors.
 
     Returns
     -------
@@ -87,7 +82,7 @@ def limited(fit: IRTFit, extreme: FloatArray, trials: FloatArray) -> IRTFit:
     at = np.flatnonzero(extreme)
     if not len(at):
         return fit
-    nodes = _NODES[:, None]
+    nodes = NODES[:, None]
     logit = nodes * fit.discrimination + fit.intercept
     if fit.item_covariance is not None:
         (aa, ad), (_, dd) = np.moveaxis(np.nan_to_num(fit.item_covariance[:, :2, :2]), 0, 2)
@@ -100,7 +95,7 @@ def limited(fit: IRTFit, extreme: FloatArray, trials: FloatArray) -> IRTFit:
         sign = int(extreme[i])
         whole = _of_all(tried, curve if sign > 0 else 1 - curve, sign)
         middle = whole[len(TAILS) // 2]
-        if abs(middle) < _NODES[-1]:
+        if abs(middle) < NODES[-1]:
             ability[i], quantiles[i] = middle, _without_end(whole, sign)
             covariance[i], covariance[:, i] = np.nan, np.nan
     return replace(fit, ability=ability, ability_covariance=covariance, ability_quantiles=quantiles)
@@ -154,7 +149,7 @@ def _number_of(most: int, tried: FloatArray, chance: FloatArray) -> FloatArray:
 def _inverted(probability: FloatArray, tails: FloatArray, sign: int = 1) -> FloatArray:
     """Abilities at which a probability that rises (sign 1) or falls (-1) is each of the tails."""
     score = sign * special.ndtri(np.clip(probability, _LEAST, 1 - 1e-15))
-    return np.interp(sign * special.ndtri(tails), np.maximum.accumulate(score), _NODES)
+    return np.interp(sign * special.ndtri(tails), np.maximum.accumulate(score), NODES)
 
 
 def extremes_note(

@@ -56,8 +56,8 @@ _ROUGH = (0.01, 150)
 # Added to the prior precision of abilities, for dimensions that no item loads on.
 _LEAST_PRECISION = 1e-3
 
-# Largest array of folds × models × items.
-_BLOCK = 2**23
+# Folds, and largest array of folds × models × items.
+_FOLDS, _BLOCK = 5, 2**23
 
 
 def fit_factor(
@@ -180,13 +180,12 @@ def cross_validate(
     ridges: Sequence[float],
     *,
     rng: np.random.Generator,
-    n_folds: int = 5,
 ) -> tuple[Choice, ...]:
     """Held-out log loss of the candidates.
 
     Dimensions are added while the loss falls. With each, ridges start one below the best so far.
     """
-    fold = fold_masks(counts, n_folds, rng)
+    fold = fold_masks(counts, _FOLDS, rng)
     step = max(1, _BLOCK // counts.right.numel())
     choices: list[Choice] = []
     best = float("inf")
@@ -195,8 +194,8 @@ def cross_validate(
             break
         check_dimensions(counts, size)
         losses = np.zeros(len(ridges))
-        for first in range(0, n_folds, step):
-            folds = torch.arange(first, min(first + step, n_folds), device=fold.device)
+        for first in range(0, _FOLDS, step):
+            folds = torch.arange(first, min(first + step, _FOLDS), device=fold.device)
             losses += _path_losses(counts, fold == folds[:, None, None], size, ridges)
         losses /= float(counts.trials.sum())
         choices += [Choice(size, r, float(x)) for r, x in zip(ridges, losses, strict=True)]

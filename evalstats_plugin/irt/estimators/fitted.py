@@ -16,17 +16,9 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.irt.estimators.extremes import extremes_note, limited
-from evalstats_plugin.irt.estimators.grid import (
-    LOOSEST,
-    even_nodes,
-    posterior,
-)
+from evalstats_plugin.irt.estimators.grid import LOOSEST, even_nodes, posterior
 from evalstats_plugin.irt.estimators.information import Covariances, covariances, is_quick
-from evalstats_plugin.irt.estimators.mml import (
-    STEEPEST,
-    Marginal,
-    fit_marginal,
-)
+from evalstats_plugin.irt.estimators.mml import STEEPEST, Marginal, fit_marginal
 from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.curves import Items, curves
@@ -84,7 +76,11 @@ def fit_mml(
             "computes them"
         )
     fit = _record(matrix, item_model, flat, marginal, spread)
-    extreme = _extreme_models(counts)
+    right, trials = (as_array(x.sum(dim=1)) for x in (counts.right, counts.trials))
+    # Models all right (1) or all wrong (-1) stay in the fit, where abilities are integrated out:
+    # left out, all others would move two to five times as far as with one more wrong answer. Their
+    # own posterior would be the population's.
+    extreme = (right == trials) * 1.0 - (right == 0)
     given: dict[str, Any] = {}
     if counts.guess is not None:
         notes += below_chance_note(matrix, as_array(counts.guess))
@@ -115,16 +111,6 @@ def fit_mml(
                *(_untold_note(marginal, spread) if item_model == "4pl" else ()),
                *(_missing_errors_note(fit, m) if wanted else ())),
     )  # fmt: skip
-
-
-def _extreme_models(counts: Counts) -> FloatArray:
-    """1 for models all right, -1 for models all wrong, else 0, shape (N,).
-
-    They stay in the fit, where abilities are integrated out: left out, all others would move two to
-    five times as far as with one more wrong answer. Their own posterior would be the population's.
-    """
-    right, trials = (as_array(x.sum(dim=1)) for x in (counts.right, counts.trials))
-    return (right == trials) * 1.0 - (right == 0)
 
 
 def _fit_with_dispersion(

@@ -24,10 +24,7 @@ from scipy.linalg import get_blas_funcs, lapack
 from torch import Tensor
 
 from evalstats_plugin.irt.estimators.grid import Answers, blocks
-from evalstats_plugin.irt.estimators.mml import (
-    Marginal,
-    logistic_information,
-)
+from evalstats_plugin.irt.estimators.mml import Marginal, logistic_information
 from evalstats_plugin.irt.model.arrays import inverse_information, on_host
 from evalstats_plugin.irt.model.curves import Items, curves, gradients
 from evalstats_plugin.runtime.torch import block_diagonal, cholesky, linalg
@@ -61,8 +58,6 @@ class Covariances(NamedTuple):
     """Shape (N, N)."""
     with_slope: Tensor | None
     """Covariance of a common slope with each ability, and its variance, shape (N + 1,)."""
-    method: str
-    """``"observed"``, ``"sandwich"`` or ``"linearised"``."""
 
 
 def covariances(answers: Answers, fit: Marginal, *, sandwich: bool = False) -> Covariances:
@@ -154,7 +149,7 @@ def _observed(answers: Answers, fit: Marginal, *, sandwich: bool, exact: bool) -
     with_slope = None
     if fit.form.common_slope:
         with_slope = torch.cat([moves @ covariance[0], covariance[0, :1]])
-    return Covariances(items, abilities, with_slope, "sandwich" if sandwich else "observed")
+    return Covariances(items, abilities, with_slope)
 
 
 def _expanded_scores(answers: Answers, fit: Marginal) -> tuple[Tensor, Tensor, Tensor]:
@@ -222,12 +217,12 @@ def _linearised(answers: Answers, fit: Marginal) -> Covariances:
     width = fit.variance.sqrt()
     abilities = width[:, None] * covariance[:n, :n] * width
     if not fit.form.common_slope:
-        return Covariances(items, abilities, None, "linearised")
+        return Covariances(items, abilities, None)
     items = torch.nn.functional.pad(items, (1, 0, 1, 0))
     items[:, 0, 0] = covariance[-1, -1]
     items[:, 0, 1] = items[:, 1, 0] = last[0]
     with_slope = torch.cat([width * covariance[-1, :n], covariance[-1, -1:]])
-    return Covariances(items, abilities, with_slope, "linearised")
+    return Covariances(items, abilities, with_slope)
 
 
 def _in_few_directions(answers: Answers, fit: Marginal, complete: Tensor) -> Covariances | None:
@@ -258,7 +253,7 @@ def _in_few_directions(answers: Answers, fit: Marginal, complete: Tensor) -> Cov
     directions = width[:, None] * inverse.directions[:n]
     abilities = directions @ directions.T
     abilities.diagonal().add_(fit.variance * inverse.spread[:n])
-    return Covariances(inverse.items, abilities, None, "linearised")
+    return Covariances(inverse.items, abilities, None)
 
 
 def _score_parts(items: Items, at: Tensor) -> tuple[Tensor, Tensor]:

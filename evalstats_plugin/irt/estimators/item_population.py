@@ -113,7 +113,7 @@ class Population:
         total, u_sum, u_square = weight.sum(), weight @ u, weight @ u**2
         if self.kind == "rasch":
             rows = [[total / s1**2, 2 * u_sum / s1], [2 * u_sum / s1, 2 * u_square]]
-            return _matrix(rows)
+            return xp.stack([xp.stack(row) for row in rows])
         m2, slope, log_s2 = self.values[2:]
         s2 = xp.exp(log_s2)
         r = (x2 - m2 - slope * (x1 - m1)) / s2
@@ -123,10 +123,9 @@ class Population:
         e, f, g = -2 * slope * r_sum / s2, s1 * u_sum / s2**2, 2 * r_sum / s2
         h, i, j = s1**2 * u_square / s2**2, 2 * s1 * ru / s2, 2 * (weight @ r**2)
         b, k, m = 2 * u_sum / s1, 2 * u_square, total / s2**2
-        return _matrix(
-            [[a, b, c, d, e], [b, k, zero, zero, zero], [c, zero, m, f, g], [d, zero, f, h, i],
-             [e, zero, g, i, j]]
-        )  # fmt: skip
+        rows = [[a, b, c, d, e], [b, k, zero, zero, zero], [c, zero, m, f, g], [d, zero, f, h, i],
+                [e, zero, g, i, j]]  # fmt: skip
+        return xp.stack([xp.stack(row) for row in rows])
 
     def log_prior(self) -> tuple[Array, Array, Array]:
         """Log prior of the hyper-parameters with gradient (H,) and information (H, H).
@@ -155,11 +154,6 @@ class Population:
             gradient[2] = moves @ gradient
             information[2], information[:, 2], information[2, 2] = across, across, moves @ across
         return value, gradient, information
-
-
-def _matrix(rows: list[list[Array]]) -> Array:
-    xp = namespace(rows[0][0])
-    return xp.stack([xp.stack(row) for row in rows])
 
 
 class Points(NamedTuple):

@@ -25,7 +25,7 @@ from scipy import special
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.irt.estimators.extremes import extremes_note, few_answers, nodes, placed
+from evalstats_plugin.irt.estimators.extremes import NODES, extremes_note, few_answers, placed
 from evalstats_plugin.irt.estimators.item_population import (
     FINE,
     SEGMENT_RISE,
@@ -259,9 +259,9 @@ class ItemsIntegratedFit(NamedTuple):
     """Shape (N,): 1 for models all right, -1 for models that are right no more often than by
     guessing. Their likelihood has no finite maximum, so they take no part in the fit; where fewer
     than two models would be left, they are fitted as if half an item had gone the other way."""
-    quantiles: FloatArray
+    quantiles: FloatArray | None = None
     """Abilities at the tail probabilities `TAILS` of models that are wrong, or right, on none or a
-    few items, shape (N, T); NaN for the others."""
+    few items, shape (N, T); NaN for the others. None where there are no such models."""
 
 
 def extreme_models(counts: Counts) -> Array:
@@ -314,7 +314,7 @@ def _with_extremes(
     part = counts.of_models(inner).tempered(fit.dispersion)
     error = namespace(like).sqrt(namespace(like).clip(fit.covariance.diagonal(), 0, None))
     item_population = population_of(fit, kind)
-    curve, _ = averaged_curves(part, fit.ability, error, item_population, array_of(nodes(), like))
+    curve, _ = averaged_curves(part, fit.ability, error, item_population, array_of(NODES, like))
     quantiles = placed(*data, guess, as_array(curve))
     if len(inner) == n:
         quantiles[data[2] != 0] = np.nan
@@ -326,7 +326,7 @@ def _with_extremes(
     covariance[inner[:, None], inner] = fit.covariance
     # How sure these models are to be right, their abilities being taken as known.
     theta, of_items = as_array(ability), as_array(curve)
-    each = [np.interp(theta, nodes(), of_items[:, j]) for j in range(of_items.shape[1])]
+    each = [np.interp(theta, NODES, of_items[:, j]) for j in range(of_items.shape[1])]
     exact = array_of(np.stack(each, axis=1), like)
     exact[inner] = fit.probability
     return fit._replace(
@@ -441,8 +441,7 @@ def _summary(
     node_error: float,
 ) -> ItemsIntegratedFit:
     state, grid, xp = maximum.state, maximum.grid, namespace(maximum.state.ability)
-    # Of abilities that sum to 0.
-    covariance = _ability_covariance(state)
+    covariance = _inverse(state)[: len(state.ability), : len(state.ability)]
     shift = state.ability.mean()
     error = xp.sqrt(xp.clip(covariance.diagonal(), 0, None))
     counts = counts.tempered(phi)
@@ -478,7 +477,6 @@ def _summary(
         converged=not reason,
         reason=reason,
         extreme=xp.zeros_like(state.ability),
-        quantiles=np.full((len(state.ability), len(TAILS)), np.nan),
     )
 
 
@@ -490,7 +488,7 @@ def _reason(maximum: _Maximum, rasch: _Maximum | None, node_error: float, m: int
     here = maximum.state.population
     names = {0: "mean of difficulties", 1: "spread of difficulties", 4: "spread of discriminations"}
     for at in _at_bounds(here):
-        if at < 2 or float(here.values[at]) > 0:
+        if at != 4 or float(here.values[at]) > 0:
             what = f"the {names[at]} is at the end of its range"
     if abs(node_error) > max(_UNSETTLED, _UNSETTLED_ITEM * m):
         what = (
@@ -545,12 +543,6 @@ def population_of(fit: ItemsIntegratedFit, kind: Kind) -> Population:
         values += [float(kind == "2pl-signed"), correlation * spread / sd]
         values += [math.log(max(residual, 1e-12))]
     return Population(kind, array_of(values, fit.ability))
-
-
-def _ability_covariance(state: Evaluation) -> Array:
-    """Inverse information of abilities that sum to 0, with m_2 fixed and the others profiled."""
-    n = len(state.ability)
-    return _inverse(state)[:n, :n]
 
 
 def _inverse(state: Evaluation) -> Array:
@@ -1311,7 +1303,7 @@ def fit_mml_items(
         guessing_std_error=guess_error,
         item_covariance=array_of(item_covariance, integrated.ability),
         predicted=as_array(integrated.probability),
-        ability_quantiles=integrated.quantiles if np.isfinite(integrated.quantiles).any() else None,
+        ability_quantiles=integrated.quantiles,
         identification="abilities sum to 0",
         hyperparameters=integrated.hyperparameters | {"dispersion": integrated.dispersion},
         diagnostics={
@@ -1359,6 +1351,6 @@ def discriminations_note(fit: IRTFit) -> list[str]:
     if share >= LEAST_SHARE:
         return []
     return [
-        f"{n} models tell hardly anything of discriminations ({share:.0%} of their variance): each "
-        "is near what all items have in common, and item model rasch says as much"
+        f"{n} models tell hardly anything of discriminations ({100 * share:.0f} % of their "
+        "variance): each is near what all items have in common, and item model rasch says as much"
     ]

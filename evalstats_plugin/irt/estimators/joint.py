@@ -27,13 +27,7 @@ from evalstats_plugin.irt.methods import JmlOptions, MapOptions, Optimiser, Slop
 from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.curves import Items
 from evalstats_plugin.irt.model.data import Counts, smoothed_logit
-from evalstats_plugin.irt.model.fit import (
-    IRTFit,
-    RaschOr2PL,
-    irt_fit,
-    not_converged,
-    run_facts,
-)
+from evalstats_plugin.irt.model.fit import IRTFit, RaschOr2PL, irt_fit, not_converged, run_facts
 from evalstats_plugin.runtime.torch import linalg, split
 
 FARTHEST = 15.0

@@ -68,15 +68,21 @@ def fit_ordered(
     if zero not in zeros:
         raise SelectionError(no_such("zero", zero, zeros, few(list(zeros), 5)))
     levels, places = levels_of(matrix.scores)
-    problem = _Problem.of(places, item_model, with_prior=_has_prior(options, matrix))
+    with_prior = options.prior == "weak"
+    if options.prior is None:
+        with_prior = len(matrix.models) < ENOUGH_MODELS
+    problem = _Problem.of(places, item_model, with_prior=with_prior)
     optimum: Any = optimize.minimize(
         problem.loss, problem.start(), jac=True, method="L-BFGS-B",
         options={"maxiter": options.max_steps, "maxfun": 10 * options.max_steps, "ftol": 1e-13,
                  "gtol": options.tolerance, "maxcor": 30},
     )  # fmt: skip
     point = problem.plain(optimum.x)
-    if sum(float(a.sum()) for a, _ in problem.items(point)) < 0:
-        point = point * problem.turn()
+    slopes = [a for a, _ in problem.items(point)]
+    if sum(float(a.sum()) for a in slopes) < 0:
+        # Views: the point is turned round.
+        for a in slopes:
+            np.negative(a, out=a)
     mean, variance, likelihood = problem.abilities(point)
     wanted = options.std_errors
     wanted = problem.size <= MOST_WITH_ERRORS if wanted is None else wanted
@@ -137,12 +143,6 @@ def fit_ordered(
             "device": "cpu",
         },
     )
-
-
-def _has_prior(options: OrderedOptions, matrix: ResponseMatrix) -> bool:
-    if options.prior is None:
-        return len(matrix.models) < ENOUGH_MODELS
-    return options.prior == "weak"
 
 
 class _Group(NamedTuple):
@@ -218,13 +218,6 @@ class _Problem:
         """Slopes (m,) and intercepts (m, K - 1) by group, of plain parameters."""
         both = [point[g.part].reshape(len(g.at), -1) for g in self.groups]
         return [(x[:, 0], x[:, 1:]) for x in both]
-
-    def turn(self) -> FloatArray:
-        """-1 for slopes, 1 for intercepts."""
-        sign = np.ones(self.size)
-        for g in self.groups:
-            sign[g.part].reshape(len(g.at), -1)[:, 0] = -1
-        return sign
 
     def start(self) -> FloatArray:
         """Discriminations 1, and intercepts by the shares of the levels."""

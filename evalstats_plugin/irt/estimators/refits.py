@@ -182,13 +182,10 @@ def _refitted(counts: Counts, start: Start, phi: float, over: Over, drawn: Drawn
     result = refit(data, start, _places(drawn.models, counts), phi)
     # An item keeps its own answers where items are drawn.
     whole = counts if over == "items" else data
-    every = _points(*item_means(whole, result.state, result.grid, phi))
+    a, b = item_means(whole, result.state, result.grid, phi)
+    every = Curves.of_points(a, -a * b)
     items = every.at(drawn.items) if over == "items" else every
     return Refitted(as_array(result.state.ability), items, every, result.converged)
-
-
-def _points(a: FloatArray, b: FloatArray) -> Curves:
-    return Curves.of_points(a, -a * b)
 
 
 def _places(at: IntArray, counts: Counts) -> Array:
@@ -210,13 +207,12 @@ def _draws(
     for _ in range(options.n_resamples):
         drawn = Drawn(models, items, None)
         if options.over == "items":
-            at = np.repeat(items, item_weights(1, m, rng, clusters)[0].astype(np.int64))
-            yield drawn._replace(items=at)
+            yield drawn._replace(items=drawn_places(items if clusters is None else clusters, rng))
             continue
         if options.over == "models":
             at = models[:1]
             while len(np.unique(at)) < 2:
-                at = np.repeat(models, item_weights(1, n, rng)[0].astype(np.int64))
+                at = drawn_places(models, rng)
             yield drawn._replace(models=at)
             continue
         yield drawn._replace(right=simulated(trials, chance, dispersion, rng))
@@ -238,23 +234,15 @@ def simulated(
     return trials * rng.beta(p * size, (1 - p) * size)
 
 
-def item_weights(
-    n_resamples: int,
-    n_items: int,
-    rng: np.random.Generator,
-    clusters: NDArray[np.int64] | None = None,
-) -> FloatArray:
-    """Draw how often each item counts, shape (B, M): alone, or with its cluster.
+def drawn_places(clusters: IntArray, rng: np.random.Generator) -> IntArray:
+    """Draw clusters with replacement, and return the places of their members, in order.
 
-    >>> item_weights(2, 4, np.random.default_rng(0), np.array([0, 0, 1, 1])).tolist()
-    [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
+    >>> drawn_places(np.array([0, 0, 1, 1, 2]), np.random.default_rng(1)).tolist()
+    [0, 1, 2, 2, 3, 3]
     """
-    if clusters is None:
-        drawn = rng.multinomial(n_items, np.full(n_items, 1 / n_items), size=n_resamples)
-        return drawn.astype(np.float64)
     count = int(clusters.max()) + 1
-    drawn = rng.multinomial(count, np.full(count, 1 / count), size=n_resamples)
-    return drawn[:, clusters].astype(np.float64)
+    often = rng.multinomial(count, np.full(count, 1 / count))
+    return np.repeat(np.arange(len(clusters)), often[clusters])
 
 
 def _summary(

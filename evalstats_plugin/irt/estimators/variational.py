@@ -27,20 +27,13 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.irt.estimators.optimise import Solution, squarem
 from evalstats_plugin.irt.methods import SviOptions, ViOptions
 from evalstats_plugin.irt.model.data import Counts, smoothed_logit
-from evalstats_plugin.irt.model.fit import (
-    IRTFit,
-    RaschOr2PL,
-    irt_fit,
-    not_converged,
-    run_facts,
-)
+from evalstats_plugin.irt.model.fit import IRTFit, RaschOr2PL, irt_fit, not_converged, run_facts
 from evalstats_plugin.runtime.torch import cholesky, generator_of, linalg, split
 
 VI_NOTE = (
-    "mean-field variational posteriors are too narrow: 95 % intervals cover .68 to .85 with 5 "
-    "models, .73 to .91 with 10; mml-items covers .95"
+    "mean-field variational posteriors are too narrow: 95 % intervals cover .6 to .7 with 5 "
+    "models, .65 to .85 with 10; mml-items covers .95"
 )
-
 
 _ALIKE = 1e-8
 """Least variance of a prior: items with less are alike, and smaller numbers would lose digits."""

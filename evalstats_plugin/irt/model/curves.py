@@ -120,18 +120,13 @@ class Rotated(NamedTuple):
     """Shape (K, K)."""
 
 
-def varimax(loading: Tensor, *, normalise: bool = True) -> Rotated:
-    """Rotate so that the variance of the squared loadings is largest [Kai58]_.
+def varimax(loading: Tensor) -> Rotated:
+    """Rotate loadings (M, K) so that the variance of the squared ones is largest [Kai58]_.
 
-    Parameters
-    ----------
-    loading
-        Shape (M, K).
-    normalise
-        Scale every item to the same communality first (Kaiser's normalisation).
+    Every item is scaled to the same communality first (Kaiser's normalisation).
     """
-    scale = _lengths(loading) if normalise else torch.ones_like(loading[:, :1])
-    rows = loading / scale
+    length = linalg.vector_norm(loading, dim=1, keepdim=True)
+    rows = loading / torch.where(length > 0, length, 1.0)
     turn = torch.eye(loading.shape[1]).to(loading)
     before = -1.0
     for _ in range(1000):
@@ -146,14 +141,14 @@ def varimax(loading: Tensor, *, normalise: bool = True) -> Rotated:
     return Rotated(loading @ turn, turn)
 
 
-def promax(loading: Tensor, *, power: float = 4.0) -> Rotated:
+def promax(loading: Tensor) -> Rotated:
     """Rotate obliquely after varimax, to bring small loadings closer to 0 [HW64]_.
 
-    The target is each loading to the `power`, with its sign. Abilities keep unit variances; their
-    correlation is the inverse of ``turn.T @ turn``.
+    The target is each loading to the fourth power, with its sign. Abilities keep unit variances;
+    their correlation is the inverse of ``turn.T @ turn``.
     """
     start = varimax(loading)
-    target = start.loading * start.loading.abs() ** (power - 1)
+    target = start.loading * start.loading.abs() ** 3
     oblique = linalg.lstsq(start.loading, target)[0]
     variance = linalg.inv(oblique.T @ oblique).diagonal()
     turn = start.turn @ (oblique * variance.sqrt())
@@ -170,8 +165,3 @@ def rotation_matrix(loading: FloatArray, how: Literal["varimax", "promax"]) -> F
     order = rotated.loading.square().sum(0).argsort(descending=True, stable=True)
     sign = torch.where(rotated.loading.sum(0) < 0, -1.0, 1.0).to(before)
     return (rotated.turn * sign)[:, order].numpy()
-
-
-def _lengths(loading: Tensor) -> Tensor:
-    length = linalg.vector_norm(loading, dim=1, keepdim=True)
-    return torch.where(length > 0, length, 1.0)

@@ -413,16 +413,15 @@ class IRTFit(SavedFit, Drawable):
         their percentiles, or the shortest interval that holds as many of them (highest density
         interval, HDI) [CS99]_; normal limits of estimators without draws.
         """
+        tail = (1 - confidence_level) / 2
         if self.ability_draws is None:
             width = normal_quantile(confidence_level) * self.ability_std_error
-            tail = (1 - confidence_level) / 2
             return (
                 self._by_tail(tail, self.ability - width),
                 self._by_tail(1 - tail, self.ability + width),
             )
         draws = np.sort(self.ability_draws.reshape(len(self.models), -1), axis=1)
         if kind == "percentile":
-            tail = (1 - confidence_level) / 2
             low, high = np.quantile(draws, [tail, 1 - tail], axis=1)
             return low, high
         inside = math.ceil(confidence_level * draws.shape[1])

@@ -76,16 +76,11 @@ class Zero(NamedTuple):
     unit: float
 
 
-def zero_of(items: Curves, weights: FloatArray | None = None) -> Zero:
+def zero_of(items: Curves) -> Zero:
     """Ability at which the average item is right halfway, and the average discrimination.
 
     Where discriminations have either sign there may be several such abilities; the one nearest to
     where logits are smallest is taken, and that itself where there is none.
-
-    Parameters
-    ----------
-    weights : shape (K,)
-        How often each item counts; None for once.
 
     Examples
     --------
@@ -94,12 +89,12 @@ def zero_of(items: Curves, weights: FloatArray | None = None) -> Zero:
     0.58
     """
     a, d, low, high = items
-    weights = np.ones_like(a) if weights is None else weights
-    square = float(weights @ a**2)
+    # Sums of new arrays: the same digits whether the curves are a view of others or not.
+    square = float((a**2).sum())
     if not square > 0:
         return Zero(0.0, 1.0)
-    unit = average_discrimination(a, weights)
-    middle, share = -float(weights @ (a * d)) / square, weights * (high - low)
+    unit = average_discrimination(a)
+    middle, share = -float((a * d).sum()) / square, high - low
 
     def above(z: float) -> float:
         """Average of what is known, less one half."""
@@ -123,12 +118,10 @@ def zero_of(items: Curves, weights: FloatArray | None = None) -> Zero:
     return Zero(middle + z / unit, unit)
 
 
-def average_discrimination(a: FloatArray, weights: FloatArray | None = None) -> float:
-    """Average discrimination of the items that discriminate, each of the given weight."""
-    share = (a != 0).astype(np.float64) if weights is None else weights * (a != 0)
-    if _is_positive(a):
-        return float(np.exp(share @ np.log(np.where(a > 0, a, 1.0)) / share.sum()))
-    return float(np.sqrt(share @ a**2 / share.sum()))
+def average_discrimination(a: FloatArray) -> float:
+    """Average discrimination of the items that discriminate."""
+    a = a[a != 0]
+    return float(np.exp(np.log(a).mean()) if _is_positive(a) else np.sqrt((a**2).mean()))
 
 
 def _is_positive(a: FloatArray) -> bool:
@@ -157,7 +150,7 @@ class Line(NamedTuple):
     intercept: float
 
 
-def link_through_items(items: Curves, reference: Curves, weights: FloatArray | None = None) -> Line:
+def link_through_items(items: Curves, reference: Curves) -> Line:
     """Bring a refit to the scale of the items it was made of, as they were fitted before.
 
     Both have the same average item: the refit's zero and unit become those of the `reference`.
@@ -166,10 +159,8 @@ def link_through_items(items: Curves, reference: Curves, weights: FloatArray | N
     ----------
     items, reference
         The same items in the refit and in the first fit.
-    weights : shape (K,)
-        How often each was drawn.
     """
-    refit, first = zero_of(items, weights), zero_of(reference, weights)
+    refit, first = zero_of(items), zero_of(reference)
     slope = refit.unit / first.unit
     return Line(slope, first.at - slope * refit.at)
 

@@ -197,14 +197,6 @@ class StoredCells:
             return (self.like.new_ones(1, len(self)) @ self)[0]
         return (self @ self.like.new_ones(self.shape[1], 1))[:, 0]
 
-    def new_zeros(self, *size: int) -> Tensor:
-        """Return zeros of this dtype on this device."""
-        return self.like.new_zeros(*size)
-
-    def new_tensor(self, values: Any) -> Tensor:
-        """Return values as a tensor of this dtype on this device."""
-        return self.like.new_tensor(values)
-
     def _blocks(self) -> Iterator[tuple[int, slice, slice, Tensor]]:
         """Yield blocks (m, n) of this process, with their share, items and models.
 

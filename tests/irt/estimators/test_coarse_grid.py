@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
-from evalstats_plugin.irt.estimators.grid import coarse
+from evalstats_plugin.irt.estimators.grid import coarse, even_nodes, fitting_nodes
 from evalstats_plugin.irt.model.curves import Items, log_odds_and_wrong
 
 NODES = torch.linspace(-6.5, 6.5, 651, dtype=torch.float64)
@@ -19,9 +21,10 @@ def test_log_probabilities_are_those_at_the_nodes(steepest: float, guess: float 
     slope[0] = -steepest
     lower = None if guess is None else torch.full_like(slope, guess)
     items = Items(slope, 3 * torch.randn(200, generator=generator, dtype=torch.float64), lower)
-    few = coarse(items, NODES)
+    nodes = NODES + 1.7
+    few = coarse(items, nodes)
     for at_few, at_nodes in zip(
-        log_odds_and_wrong(items, few.at), log_odds_and_wrong(items, NODES), strict=True
+        log_odds_and_wrong(items, few.at), log_odds_and_wrong(items, nodes), strict=True
     ):
         torch.testing.assert_close(few.spread(at_few), at_nodes, atol=2e-8, rtol=0)
 
@@ -62,3 +65,30 @@ def test_nodes_are_kept_where_interpolation_saves_little():
 
     assert coarse(steep, NODES).at is NODES
     assert len(coarse(steep, NODES[::20]).at) == 33
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_nodes_reach_beyond_the_outermost_model_and_are_close_enough(side: int):
+    """Six standard deviations and two to spare, which may be used up before nodes move."""
+    like = torch.zeros(1, dtype=torch.float64)
+
+    def suited(mean: float, sd: float, count: int = 121) -> torch.Tensor | None:
+        """Nodes for a model there and one of the same error in the middle; None for [-6, 6]."""
+        found = fitting_nodes(
+            even_nodes(-6, 6, count, like),
+            torch.tensor([0.0, side * mean]).double(),
+            torch.tensor([sd, sd]).double(),
+        )
+        return None if found is None else found.at
+
+    assert suited(5.59, 0.1) is None
+    assert suited(3.0, 0.1, 62) is None
+    assert suited(3.0, 0.1, 60) is not None
+    assert suited(0.0, 1e-5, 2001) is None
+    for mean, sd in ((5.61, 0.1), (9.0, 0.3), (30.0, 0.2), (2.0, 0.01), (1.0, 0.001)):
+        at = suited(mean, sd)
+        reach = min(mean + 6 * sd, 12.0) + 2 * sd
+        assert at is not None
+        assert float(at[-1]) == -float(at[0]) == pytest.approx(reach)
+        count = max(math.ceil(2 * reach / (1.5 * sd) - 1e-9) + 1, 61)
+        assert len(at) == min(count + (count % 2 == 0), 2001)

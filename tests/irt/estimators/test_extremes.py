@@ -6,11 +6,11 @@ from scipy import special, stats
 
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.irt import IRTFit, abilities, fit_irt
-from evalstats_plugin.irt.estimators.extremes import nodes, placed
+from evalstats_plugin.irt.estimators.extremes import NODES, placed
 from evalstats_plugin.irt.model.fit import TAILS
 from evalstats_plugin.report.abilities import ABILITIES
 
-CURVE = np.tile(special.expit(nodes())[:, None], 20)
+CURVE = np.tile(special.expit(NODES)[:, None], 20)
 
 
 def place(right, extreme=0, guess=0.0):
@@ -53,7 +53,7 @@ def test_what_is_guessed_does_not_count_as_known():
     found = place(6, guess=0.25)
     p = 0.25 + 0.75 * special.expit(found)
     mid = stats.binom.cdf(6, 20, p) - stats.binom.pmf(6, 20, p) / 2
-    inside = found > nodes()[0] + 1
+    inside = found > NODES[0] + 1
 
     np.testing.assert_allclose(mid[inside], 1 - TAILS[inside], rtol=5e-3)
     assert not inside[:10].any()

@@ -547,3 +547,37 @@ def test_the_reason_names_what_is_at_its_bound(hyper: list[float], node_error: f
 
     found = estimators_items_integrated._reason(maximum, None, node_error, 3)
     assert (word in found) if word else found == ""
+
+
+def test_a_2pl_may_lie_a_little_below_a_rasch_model():
+    """By what its priors take away; and is degenerate only where difficulties are all alike."""
+    _, data = simulated(4, 30, 1)
+
+    def said(below, spread=1.0, other=1.0):
+        two, one = (
+            estimators_items_integrated._newton_search(
+                data, (torch.zeros(4).double(), Population(kind, torch.tensor(values).double())), 0
+            )._replace(converged=True)
+            for kind, values in (
+                ("2pl", [0.0, np.log(spread), 0.0, 0.0, -1.0]),
+                ("rasch", [0.0, np.log(other)]),
+            )
+        )
+        two = two._replace(state=two.state._replace(log_likelihood=torch.tensor(-below)))
+        one = one._replace(state=one.state._replace(log_likelihood=torch.tensor(0.0)))
+        return estimators_items_integrated._reason(two, one, 0.0, 30)
+
+    assert said(2.0) == said(-9.0) == said(0.0, 0.051, 0.9) == said(0.0, 0.04, 0.19) == ""
+    assert "is 2.5 below that of a Rasch model" in said(2.5)
+    assert "difficulties are all alike (sd 0.049; 0.21 in a Rasch" in said(0.0, 0.049, 0.21)
+
+
+def test_large_data_of_many_models_are_searched_in_two_stages(monkeypatch):
+    for name in ("_newton_search", "_two_stage_search"):
+        monkeypatch.setattr(estimators_items_integrated, name, lambda *_, name=name: name)
+
+    def search(n, m):
+        return estimators_items_integrated._search(counts(np.zeros((n, m))), (), 9)
+
+    assert search(16, 2048) == search(11, 2979) == "_two_stage_search"
+    assert search(16, 2047) == search(10, 4000) == "_newton_search"

@@ -92,7 +92,8 @@ def test_every_optimiser_finds_the_mode_that_newton_finds(kind, optimiser):
 
     assert fit.converged
     assert fit.iterations > newton.iterations < 20
-    assert torch.allclose(fit.ability, newton.ability, atol=1e-4)
+    # A step by gradients alone promises less than the way that is left.
+    assert torch.allclose(fit.ability, newton.ability, rtol=0, atol=2e-6)
     assert torch.allclose(fit.intercept, newton.intercept, atol=1e-4)
 
 

@@ -14,9 +14,10 @@ from evalstats_plugin.irt.estimators.variational import (
     _bound_terms,
     _Prior,
     _sampled_bound,
+    stochastic,
     variational,
 )
-from evalstats_plugin.irt.methods import McmcOptions, ViOptions
+from evalstats_plugin.irt.methods import McmcOptions, SviOptions, ViOptions
 from evalstats_plugin.irt.model.data import Counts
 
 
@@ -86,6 +87,13 @@ def test_the_bound_lies_closely_below_the_evidence():
     bound = variational(data, "rasch", ViOptions(prior="vague")).bound
 
     assert exact - 2 < bound < exact
+
+
+def test_a_stochastic_search_ends_near_the_bound_that_exact_steps_find():
+    data = counts(4, 20)
+    found = stochastic(data, "rasch", SviOptions(steps=200), np.random.default_rng(0))
+
+    assert found.bound == pytest.approx(variational(data, "rasch").bound, abs=3)
 
 
 def test_errors_of_abilities_are_too_small():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
+from evalstats_plugin.irt.estimators import factor
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.methods import FactorOptions, MmlOptions
 from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
@@ -163,6 +165,21 @@ def test_dimensions_that_explain_nothing_are_noted_and_not_turned(matrix):
     )
     with pytest.raises(DesignError, match="fit fewer"):
         found.rotated("promax")
+
+
+def test_dimensions_that_are_chosen_by_chance_and_explain_nothing_are_left_out(monkeypatch):
+    """What was tried stays on record."""
+    matrix, _ = simulate_responses(rng=1, n_models=12, n_items=20)
+    choices = (factor.Choice(3, 1e4, 0.5), factor.Choice(1, 1e4, 0.6))
+    monkeypatch.setattr(factor, "cross_validate", lambda *_, **__: choices)
+    found = fit_irt(matrix, "factor", rng=0)
+    # A number of NumPy, such as from `np.arange`.
+    dimensions: Any = np.int64(1)
+    one = fit_irt(matrix, "factor", options=FactorOptions(dimensions=dimensions, ridge=1e4))
+
+    assert (1, ()) == (found.n_dimensions, found.empty)
+    assert [3, 1] == [choice["n_dimensions"] for choice in found.diagnostics["choices"]]
+    np.testing.assert_allclose(found.ability, one.ability, atol=1e-4)
 
 
 @pytest.mark.parametrize(
