@@ -13,7 +13,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix, check_unit_range, subma
 from evalstats_plugin.data.responses import mean_over_epochs
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.store import ResponseStore
-from evalstats_plugin.errors import DesignError, SelectionError, few
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few
 from evalstats_plugin.irt.answers import metrics_of_tasks, short_metric, some_usable, usable_items
 from evalstats_plugin.scores.slices import as_tasks
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
@@ -207,7 +207,7 @@ def _scored(matrix: ResponseMatrix) -> ResponseMatrix:
     notes = list(matrix.notes)
     if not items.all():
         unscored = int((~items).sum())
-        notes.append(f"{unscored} question{'s' * (unscored > 1)} without any score: not used")
+        notes.append(f"{counted(unscored, 'question')} without any score: not used")
     if not models.all():
         silent = [matrix.models[i] for i in np.flatnonzero(~models)]
         notes.append(f"models without any score: {few(silent)}")

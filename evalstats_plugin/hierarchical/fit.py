@@ -483,11 +483,6 @@ class LeftOut(NamedTuple):
         """Cells whose importance weights have too heavy tails."""
         return 0 if self.pareto_k is None else int((self.pareto_k > PARETO_K_LIMIT).sum())
 
-    @property
-    def worst_k(self) -> float | None:
-        """Largest Pareto k; None where exact."""
-        return None if self.pareto_k is None else float(self.pareto_k.max())
-
 
 def _left_out(fit: HierarchicalFit) -> LeftOut:
     """Leave each cell out: exactly in closed form, else by smoothed importance weights."""
@@ -536,7 +531,7 @@ def expected_density(loo: LeftOut) -> Elpd:
         )
     return Elpd(elpd=float(loo.cells.sum()),
                 std_error=float(np.sqrt(loo.cells.size) * loo.cells.std()),
-                n_effective=loo.n_effective, n_cells=loo.cells.size, worst_k=loo.worst_k,
+                n_effective=loo.n_effective, n_cells=loo.cells.size,
                 notes=tuple(notes))  # fmt: skip
 
 

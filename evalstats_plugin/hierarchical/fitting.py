@@ -635,10 +635,10 @@ def _pooling_notes(counts: EvalCounts, cells: Spread, level: float) -> tuple[str
     width = alone.quantile(1 - tail) - alone.quantile(tail)
     ratio = float(np.median(((cells.high - cells.low) / width)[run]))
     if ratio < NO_GAIN:
-        return (f"pooling makes intervals of tasks {1 - ratio:.0%} narrower (median)",)
+        return (f"pooling makes intervals of tasks {100 * (1 - ratio):.0f} % narrower (median)",)
     return (
-        f"pooling leaves intervals of tasks as wide as without ({ratio:.0%}, median): use model "
-        "'per-task', which is simpler and gives the same",
+        f"pooling leaves intervals of tasks as wide as without ({100 * ratio:.0f} %, median): use "
+        "model 'per-task', which is simpler and gives the same",
     )
 
 

@@ -82,7 +82,7 @@ def parse(formula: str) -> Terms:
     """
     left, tilde, right = formula.partition("~")
     if not tilde or left.strip() != "score" or not right.strip():
-        msg = f"formula {formula!r} does not start with 'score ~'"
+        msg = f"formula {formula!r} is not 'score ~' and then terms"
         raise DesignError(f"{msg}: write one such as 'score ~ model + (1 | task)'")
     fixed: list[str] = []
     grouped: list[tuple[str, str]] = []

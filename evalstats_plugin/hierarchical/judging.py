@@ -218,8 +218,8 @@ def _data(
     agree = float((drawn == again).double().mean())
     if set(np.unique(predicted)) <= {0.0, 1.0} and agree > _SURE:
         notes.append(
-            f"the priors make {o.name!r} nearly certain: answers drawn twice agree in {agree:.0%}: "
-            "narrow the priors of the log odds"
+            f"the priors make {o.name!r} nearly certain: answers drawn twice agree in "
+            f"{100 * agree:.0f} %: narrow the priors of the log odds"
         )
     return replace(row, **_quantiles(drawn)), notes
 

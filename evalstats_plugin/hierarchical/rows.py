@@ -146,8 +146,6 @@ class Elpd:
     n_effective: float
     """Effective number of parameters."""
     n_cells: int
-    worst_k: float | None
-    """Largest Pareto k of the cells; None where each is left out exactly."""
     notes: tuple[str, ...] = ()
 
 

@@ -268,7 +268,7 @@ def _draws(fit: RankingFit, rng: np.random.Generator) -> tuple[FloatArray, Float
     if fit.draws is not None:
         centre = fit.draws.mean(axis=0) if fit.estimator == "exact" else fit.rating
         return fit.draws, fit.draws - centre
-    normal = fit.sample(N_DRAWS, rng) - fit.rating
+    normal = ratings_fit.normal_draws(fit.rating, fit.covariance, (N_DRAWS,), rng) - fit.rating
     freedom = fit.diagnostics.get("degrees_of_freedom")
     if freedom:
         normal = normal * np.sqrt(freedom / rng.chisquare(freedom, size=(len(normal), 1)))

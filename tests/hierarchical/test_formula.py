@@ -46,8 +46,8 @@ def test_terms_may_be_spaced_and_ordered_in_any_way():
 @pytest.mark.parametrize(
     ("formula", "message"),
     [
-        ("right ~ model", "does not start with 'score ~'"),
-        ("score ~ ", "does not start with 'score ~'"),
+        ("right ~ model", "is not 'score ~' and then terms"),
+        ("score ~ ", "is not 'score ~' and then terms"),
         ("score ~ model * task", r"term 'model \* task' .* is not supported: there are 1, model"),
         ("score ~ 0 + model", "term '0' of the formula is not supported"),
         ("score ~ (size | task)", r"term '\(size | task\)' of the formula is not supported"),

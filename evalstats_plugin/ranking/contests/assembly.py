@@ -162,9 +162,6 @@ def contests_from_table(
     answers = Answers(table.where, layout, parts, names, i, j)
     swap, ordered = answers.shown_second(must="position" in asked)
     outcome = answers.outcome()
-    more = groups_of(parts.get("judge"), parts.get("item"), table.where)
-    if "category" in parts:
-        more["category"], more["categories"] = _coded(parts["category"], UNKNOWN_CATEGORY)
     made = Contests(
         players=names,
         first=np.where(swap, j, i),
@@ -175,7 +172,7 @@ def contests_from_table(
         features=_differences(features, loaded, swap, table.where),
         feature_names=tuple(features),
         time=parts["time"].texts() if "time" in parts else None,
-        **more,
+        **groups_of(parts, table.where),
     )
     notes = (*table.notes, *layout.notes, *answers.notes)
     return _decided(made, parts.get("epoch"), notes, table.where)
@@ -317,9 +314,12 @@ def _refuse_empty(column: Column, name: str, where: str) -> None:
         raise DesignError(msg)
 
 
-def groups_of(judge: Column | None, item: Column | None, where: str) -> dict[str, Any]:
-    """Judges and clusters, numbered and named, as fields of `Contests`."""
+def groups_of(parts: Mapping[str, Column], where: str) -> dict[str, Any]:
+    """Judges, clusters and categories, numbered and named, as fields of `Contests`."""
     groups: dict[str, Any] = {}
+    judge, item, category = (parts.get(part) for part in ("judge", "item", "category"))
+    if category is not None and category.values:
+        groups["category"], groups["categories"] = _coded(category, UNKNOWN_CATEGORY)
     if judge is not None and judge.values:
         groups["judge"], groups["judges"] = _coded(judge, UNKNOWN_JUDGE)
     if item is not None and item.values:

@@ -1,7 +1,7 @@
 """Fullrank's files of comparisons: a list of items, a prior variance, and answers on two items.
 
-Fullrank reads what we write, and ignores what we add: ties, shares, judges, times, items, weights,
-and answers that were skipped or undone.
+Fullrank reads what we write, and ignores what we add: ties, shares, judges, times, items,
+categories, weights, and answers that were skipped or undone.
 
 * `Answers`: the content of a file, made of `Answer`
 * `parse`, `answers_from`: from text, which may break off, or from a JSON value
@@ -95,6 +95,9 @@ def contests_of(answers: Answers, where: str) -> Contests:
     placed = sum(answer.placed for answer in given)
     mixed = f"{len(given) - placed} of {len(given)} comparisons do not tell who was shown first"
     times = np.array([answer.time or "" for answer in given], dtype=object)
+    more = ("item", "category")
+    parts = {part: Column.of(answer.more.get(part) for answer in given) for part in more}
+    parts["judge"] = Column.of(answer.judge for answer in given)
     made = Contests(
         players=answers.names,
         first=np.array([answer.first for answer in given], dtype=np.int64),
@@ -104,11 +107,7 @@ def contests_of(answers: Answers, where: str) -> Contests:
         ordered=placed == len(given),
         time=times if any(times) else None,
         notes=(f"{mixed}: unused",) if 0 < placed < len(given) else (),
-        **groups_of(
-            Column.of(answer.judge for answer in given),
-            Column.of(answer.more.get("item") for answer in given),
-            where,
-        ),
+        **groups_of(parts, where),
     )
     made.check()
     return made
@@ -122,6 +121,8 @@ def answers_of(contests: Contests, prior_variance: float = 1.0) -> Answers:
         more: dict[str, Any] = {} if w == 1 else {"weight": w}
         if contests.cluster is not None:
             more["item"] = contests.clusters[int(contests.cluster[k])]
+        if contests.category is not None:
+            more["category"] = contests.categories[int(contests.category[k])]
         judge = None if contests.judge is None else contests.judges[int(contests.judge[k])]
         time: str | None = None if contests.time is None else contests.time[k] or None
         given.append(

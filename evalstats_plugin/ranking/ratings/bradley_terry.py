@@ -8,7 +8,6 @@ clustered. Predictions are in `ranking.goodness`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import perf_counter
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -93,7 +92,6 @@ def fit_bradley_terry(
     >>> print(np.exp(fit.rating[0] - fit.rating[1]).round(6))  # odds
     3.0
     """
-    start = perf_counter()
     if covariance not in COVARIANCES:
         raise SelectionError(no_such("covariance", covariance, COVARIANCES, ", ".join(COVARIANCES)))
     if prior_sd is not None and not prior_sd > 0:
@@ -121,7 +119,6 @@ def fit_bradley_terry(
         "ties": tally.design.ties,
         "converged": bool(top.convergence.converged.all()),
         "covariance": kind,
-        "seconds": perf_counter() - start,
         "iterations": top.convergence.steps,
         "n_contests": len(tally.contests),
         "n_ties": int(tally.contests.tied.sum()),
@@ -303,12 +300,15 @@ def _without_information(tally: CountedContests, information: FloatArray) -> lis
     design, n, q = tally.design, tally.design.n, tally.design.extra.shape[1]
     if not q:
         return []
+    equals = np.diagonal(_among_equals(tally))
     regular: FloatArray = information[:n, :n] + np.abs(np.diagonal(information)[:n]).mean() / n
-    regular[np.diag_indices(n)] += 1e-300
+    # A ridge: under a prior, players whom no contest connects move freely; and of certain answers
+    # the information is 0.
+    regular[np.diag_indices(n)] += 1e-12 * equals[:n].mean()
     # With the tie parameter, which may grow with a coefficient.
     across, block = information[n:, :n], information[n:, n:]
     left: FloatArray = block - across @ np.linalg.solve(regular, across.T)
-    scale = np.sqrt(np.maximum(np.diagonal(_among_equals(tally))[n:], 1e-300))
+    scale = np.sqrt(np.maximum(equals[n:], 1e-300))
     value, vectors = np.linalg.eigh(left / np.outer(scale, scale))
     if value[0] > 1e-9:
         return []

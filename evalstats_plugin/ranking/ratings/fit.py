@@ -52,7 +52,7 @@ class RankingFit:
     labels: IntArray | None = None
     """Labels of pairs, shape (n, n): pairs with one label have the same record. None: not known."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
-    """iterations, converged, seconds, log_evidence, r_hat, ess, n_contests, reason, and more."""
+    """iterations, converged, log_evidence, n_contests, reason, and more."""
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -91,12 +91,6 @@ class RankingFit:
     @staticmethod
     def _centred_rows(values: FloatArray) -> FloatArray:
         return values - values.mean(axis=1, keepdims=True)
-
-    def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw ratings, shape (size, n): resample the fit's draws, or draw from a normal."""
-        if self.draws is not None:
-            return self.draws[rng.integers(len(self.draws), size=size)]
-        return normal_draws(self.rating, self.covariance, (size,), rng)
 
 
 def normal_draws(

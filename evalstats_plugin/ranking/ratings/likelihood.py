@@ -35,7 +35,7 @@ _TOLERANCE = 1e-12
 """Newton decrement (twice the expected rise of the log-likelihood) at convergence."""
 _MAX_STEPS = 200
 _LONGEST = 5.0
-"""Largest change in one step by a parameter, in logits."""
+"""Largest change in one step by ratings, or by coefficients, in logits."""
 _SHRINK = 0.2
 """Smallest share of itself to which a Rao–Kupper threshold may shrink in one step."""
 
@@ -151,11 +151,11 @@ def _step(
 def _shortened(design: Design, parameters: FloatArray, step: FloatArray) -> FloatArray:
     """Scale a step down that changes a parameter by more than `_LONGEST` or `_SHRINK` allow."""
     changes, q = np.abs(step), design.extra.shape[1]
-    longest = max(changes[: design.n].max(), changes[-1] if design.with_ties else 0.0)
+    longest = changes[: design.n].max()
     if q:
         by_extra = (design.extra**2).mean(axis=0) ** 0.5 * changes[design.n : design.n + q]
         longest = max(longest, by_extra.max())
-    factor = min(1.0, _LONGEST / max(longest, 1e-300))
+    factor = _LONGEST / max(longest, _LONGEST)
     if design.ties == "rao-kupper" and step[-1] < 0:
         factor = min(factor, (_SHRINK - 1) * parameters[-1] / min(step[-1], -1e-300))
     return step * factor
@@ -226,7 +226,7 @@ def covariance_of(
     units = float(times.sum())
     if units <= CORRECTED * design.size:
         middle = np.zeros(information.shape)
-        step = max(_CELLS // design.size, 1)
+        step = _CELLS // design.size
         for part in (slice(k, k + step) for k in range(0, len(times), step)):
             scores = _jackknifed(tally, rows, bread, members[part])
             middle += (scores.T @ (scores * times[part, None])).toarray() * (1 - 1 / units)

@@ -26,6 +26,8 @@ LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
 Ties = Literal["threshold", "half", "drop"]
 POSITION_SD = 1.0
 """Prior standard deviation of the position effect, in standard deviations of the noise."""
+MOST_ANSWERS = 1e7
+"""Largest weight of the answers about a pair; beyond, they hide the prior and δ by rounding."""
 
 
 def log_ndtr(x: FloatArray) -> FloatArray:
@@ -38,7 +40,9 @@ def log_ndtr(x: FloatArray) -> FloatArray:
 
 def log_probability(low: FloatArray, high: FloatArray) -> FloatArray:
     """log(Φ(high) - Φ(low)) for low < high, accurate in the tails; bounds may be infinite."""
-    a, b, _ = _below(low, high)
+    # Mirrored into the lower tail, where Φ is accurate.
+    flip = low > -high
+    a, b = np.where(flip, -high, low), np.where(flip, -low, high)
     log_b = log_ndtr(b)
     return log_b + np.log(-np.expm1(log_ndtr(a) - log_b))
 
@@ -61,12 +65,6 @@ def slopes(low: FloatArray, high: FloatArray) -> Slopes:
     bent = np.where(np.isfinite(low), low, 0) * at_low
     bent -= np.where(np.isfinite(high), high, 0) * at_high
     return Slopes(log_p, first, bent - first * first)
-
-
-def _below(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mirror bounds into the lower tail, where Φ is accurate; also the sign of the mirroring."""
-    flip = low > -high
-    return np.where(flip, -high, low), np.where(flip, -low, high), np.where(flip, -1.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -183,6 +181,11 @@ def sites_of(contests: Contests, ties: Ties) -> Sites:
     """Count the answers about each pair, in each order if the order is known.
 
     Outcomes between 0 and 1, and ties counted as half, are shares of a win and a loss.
+
+    Raises
+    ------
+    DesignError
+        Answers about a pair weigh more than `MOST_ANSWERS`.
     """
     n = len(contests.players)
     first, second, y = contests.in_order(ordered=contests.ordered)
@@ -193,7 +196,12 @@ def sites_of(contests: Contests, ties: Ties) -> Sites:
         np.bincount(site, contests.weight * w, len(pairs)).astype(np.float64) for w in weights
     )
     design = difference_rows(pairs // n, pairs % n, n, ordered=contests.ordered)
-    return Sites(design=design, wins=wins, ties=ties_, losses=losses)
+    sites = Sites(design=design, wins=wins, ties=ties_, losses=losses)
+    most = sites.count.max(initial=0.0)
+    if most > MOST_ANSWERS:
+        msg = f"answers about one pair weigh {most:g}, more than thurstone takes ({MOST_ANSWERS:g})"
+        raise DesignError(f"{msg}: divide all weights by one number, or take bradley-terry")
+    return sites
 
 
 def difference_rows(first: IntArray, second: IntArray, n: int, *, ordered: bool) -> Any:

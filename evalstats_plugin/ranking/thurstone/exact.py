@@ -265,7 +265,10 @@ class _Problem:
         i, j = self.pairs
         variances = np.diagonal(near.covariance)
         self.apart = np.sqrt(variances[i] + variances[j] - 2 * near.covariance[i, j])
-        self.lean = self.rows @ near.covariance
+        self.bar = (near.mean[j] - near.mean[i]) / self.apart
+        self.tails = special.ndtr(self.bar), special.ndtr(-self.bar)
+        lean = self.rows @ near.covariance
+        self.leaning: FloatArray = lean[:, self.upper[0]] * lean[:, self.upper[1]]
         fixed = near.covariance - near.covariance @ self.prior_precision @ near.covariance
         self.fixed = fixed[self.upper]
         self.targets = self.size + len(self.upper[0]) + len(i) + n * (n - 1)
@@ -298,14 +301,14 @@ class _Problem:
         i, j = self.upper
         square = e[:, i] * e[:, j] + self.fixed
         if len(self.rows):
-            square += curvature @ (self.lean[:, i] * self.lean[:, j])
+            square += curvature @ self.leaning
         return np.concatenate([e, square, self._ahead(y, e), self._above(points)], axis=1)
 
     def _ahead(self, y: FloatArray, e: FloatArray) -> FloatArray:
         """P(x_i > x_j) less that of the normal, for i < j."""
         i, j = self.pairs
-        bar = (self.near.mean[j] - self.near.mean[i]) / self.apart
-        solved = _stein((y[:, i] - y[:, j]) / self.apart, bar)
+        z = (y[:, i] - y[:, j]) / self.apart
+        solved = _stein(z, self.bar, np.where(z < 0, *self.tails))
         return solved * (e[:, i] - e[:, j]) / self.apart
 
     def _above(self, points: _Points) -> FloatArray:
@@ -320,7 +323,10 @@ class _Problem:
         at = np.arange(n - 1) + (np.arange(n - 1) >= place[:, :, None])
         others = np.take_along_axis(falling[:, None, :], at, axis=2)
         bar = (others - centre[:, :, None]) / self.bend[:, None]
-        above = special.ndtr(-bar) + _stein(pulled[:, :, None], bar) * rest[:, :, None]
+        z = pulled[:, :, None]
+        beyond = special.ndtr(np.where(z < 0, bar, -bar))
+        above = np.where(z < 0, 1 - beyond, beyond)
+        above += _stein(z, bar, beyond) * rest[:, :, None]
         return above.reshape(len(x), -1)
 
 
@@ -345,11 +351,14 @@ def _level(prior: Prior, n: int) -> float:
     return float(sums[0]) if np.ptp(sums) <= 1e-12 * sums[0] else 0.0
 
 
-def _stein(z: FloatArray, bar: FloatArray) -> FloatArray:
-    """Minus the solution of f'(z) - z f(z) = 1{z > bar} - Φ(-bar); positive and continuous."""
-    low = z <= bar
-    tail = special.erfcx(np.where(low, -z, z) * math.sqrt(0.5))
-    return math.sqrt(np.pi / 2) * tail * special.ndtr(np.where(low, -bar, bar))
+def _stein(z: FloatArray, bar: FloatArray, beyond: FloatArray) -> FloatArray:
+    """Minus the solution of f'(z) - z f(z) = 1{z > bar} - Φ(-bar); positive and continuous.
+
+    By the tail of the normal beyond the bar, on that side of 0 where z is: no factor loses digits.
+    """
+    ratio = math.sqrt(np.pi / 2) * special.erfcx(np.abs(z) * math.sqrt(0.5))
+    whole = math.sqrt(2 * np.pi) * np.exp(z * z / 2) - ratio
+    return np.where((z > bar) == (z < 0), whole * beyond, ratio * (1 - beyond))
 
 
 def _lattice(level: int, shift: FloatArray, block: int) -> Iterator[FloatArray]:
@@ -419,7 +428,7 @@ class _Sums:
         covariance += near.covariance - np.outer(shift, shift)
         i, j = problem.pairs
         ahead = np.full((n, n), 0.5)
-        ahead[i, j] = special.ndtr((near.mean[i] - near.mean[j]) / problem.apart) + ahead_of
+        ahead[i, j] = problem.tails[1] + ahead_of
         ahead[j, i] = 1 - ahead[i, j]
         cumulative = np.concatenate([above.reshape(n, n - 1), np.ones((n, 1))], axis=1)
         ranks = np.maximum(np.diff(cumulative, axis=1, prepend=0), 0)

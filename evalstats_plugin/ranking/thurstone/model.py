@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -24,6 +23,7 @@ from evalstats_plugin.ranking.thurstone.approximation import (
     threshold_error,
 )
 from evalstats_plugin.ranking.thurstone.design import (
+    MOST_ANSWERS,
     AnswerCounts,
     Prior,
     Sites,
@@ -122,12 +122,14 @@ def fit_thurstone(
     if draws is not None and draws < 1:
         msg = f"draws is {draws}: give at least 1"
         raise DesignError(msg)
-    started = perf_counter()
     if len(contests):
         contests.check()
     n = len(contests.players)
     prior = prior_of(prior_mean, prior_covariance, n, ordered=contests.ordered)
-    problem = _not_integrated(n, prior)
+    counts = contests.weight > 0
+    used = contests.take(counts & ~contests.tied if ties == "drop" else counts)
+    sites = sites_of(used, ties)
+    problem = _not_integrated(n, prior, sites)
     reason = "asked for"
     if estimator == "auto":
         estimator = "ep" if problem else "exact"
@@ -135,9 +137,6 @@ def fit_thurstone(
         reason = problem if problem and n <= MOST_PLAYERS else by_size
     if estimator == "exact" and problem:
         raise DesignError(f"{problem}: take estimator='ep'")
-    counts = contests.weight > 0
-    used = contests.take(counts & ~contests.tied if ties == "drop" else counts)
-    sites = sites_of(used, ties)
     value, near = estimate_threshold(sites, prior, tolerance=_RESIDUAL)
     tie = Threshold(value, threshold_error(sites, prior, value, near))
     if estimator == "exact":
@@ -175,13 +174,12 @@ def fit_thurstone(
             "n_ties": int(used.tied.sum()),
             "ties": ties,
             "reason": reason,
-            "seconds": perf_counter() - started,
         },
         notes=notes,
     )
 
 
-def _not_integrated(n: int, prior: Prior) -> str:
+def _not_integrated(n: int, prior: Prior, sites: Sites) -> str:
     """Why the posterior is not integrated over; "" if it is."""
     if n > MOST_PLAYERS:
         return f"{n} players are too many to integrate over (at most {MOST_PLAYERS})"
@@ -189,6 +187,10 @@ def _not_integrated(n: int, prior: Prior) -> str:
     if widest > WIDEST_PRIOR:
         most = f"(at most {WIDEST_PRIOR:g})"
         return f"a prior variance of {widest:g} is too wide to integrate over {most}"
+    weight = float(sites.count.max(initial=0.0))
+    if weight * widest > MOST_ANSWERS:
+        msg = f"a prior variance of {widest:g} is lost by rounding beside answers of weight"
+        return f"{msg} {weight:g} about a pair"
     return ""
 
 
@@ -279,8 +281,8 @@ def _tie_nodes(sites: Sites, prior: Prior, tie: Threshold, start: Normals) -> li
     def at(log_tie: float) -> tuple[Near, float]:
         value = float(np.exp(log_tie))
         near = near_posterior(sites, prior, value, start, tolerance=_UPDATE_RESIDUAL)
-        # Half-normal(1) prior of δ, and its derivative by log δ.
-        log_weight = -(value**2) / 2 + log_tie
+        # Half-normal(1) prior of δ, its derivative by log δ, and the step.
+        log_weight = 0.5 * np.log(2 / np.pi) - value**2 / 2 + log_tie + np.log(step)
         return (
             Near(value, near.mean, near.covariance, log_weight),
             near.log_evidence + log_weight,

@@ -320,7 +320,8 @@ def everything(*, ordered, outcomes=(1.0, 0.0, 0.5, 0.25)):
 
 
 def test_our_additions_to_the_fullrank_file_are_read_back(tmp_path):
-    made = everything(ordered=True)
+    kinds = {"category": np.array([0, 1, 1, 0]), "categories": ("code", "talk")}
+    made = replace(everything(ordered=True), **kinds)
     write_contests(made, tmp_path / "c.json")
     again = read_contests(tmp_path / "c.json")
     written = json.loads((tmp_path / "c.json").read_text())

@@ -108,6 +108,8 @@ def test_the_step_down_sets_found_pairs_aside():
     np.testing.assert_array_equal(limits.worst, [1, 2, 4, 4])
     nearer = rating - np.array([gap * 0.1, 0, 0, 0])
     assert not significantly_better(nearer, np.eye(4), deviations, confidence_level=0.95)[0, 1]
+    # One player alone is not better than itself.
+    assert not significantly_better([0.0], np.eye(1), np.ones((5, 1)), confidence_level=0.95)
 
 
 def test_probabilities_of_all_orders_add_up_and_agree_with_draws():

@@ -109,6 +109,25 @@ def test_independent_pairs_have_closed_forms():
     assert fit.diagnostics["log_evidence"] == pytest.approx(np.log(0.5 * two), abs=1e-4)
     apart = "no comparison connects (player_0, player_1), (player_2, player_3)"
     assert fit.notes == (f"how these stand to each other rests on the prior alone: {apart}",)
+    # P(tie) = P(√3 |Z| < |δ|) of two standard normals.
+    tied = fit_thurstone(Contests.of([0], [1], [0.5]), estimator="exact")
+    assert tied.diagnostics["log_evidence"] == pytest.approx(np.log(1 / 3), abs=1e-4)
+    width, square = 3 / (2 * np.pi) ** 0.5, 1 + 3 * 3**0.5 / (2 * np.pi)
+    assert tied.parameters["tie"] == pytest.approx(width, abs=1e-4)
+    assert tied.parameter_std_errors["tie"] == pytest.approx((square - width**2) ** 0.5, abs=1e-4)
+
+
+def test_weights_that_hide_the_prior_by_rounding_are_refused():
+    heavy = Contests.of([0, 0], [1, 1], [1, 0.5], weight=[5e6, 1])
+
+    assert fit_thurstone(heavy).diagnostics["moments_error"] < 1e-4
+    for estimator in ("exact", "ep"):
+        with pytest.raises(DesignError, match="weigh 2e\\+07, more than thurstone takes"):
+            fit_thurstone(replace(heavy, weight=4 * heavy.weight), estimator=estimator)
+    # What counts is the weight beside the prior.
+    wide = fit_thurstone(heavy, prior_covariance=4.0)
+    assert wide.estimator == "ep"
+    assert "4 is lost by rounding beside answers of weight 5e+06" in wide.diagnostics["reason"]
 
 
 def test_without_contests_it_is_the_prior():

@@ -243,7 +243,8 @@ class PlatedFit:
             By observation, shape (draws, members, vector).
         """
         model, n = self._extended(sizes or {}), len(next(iter(self.draws.values())))
-        inputs = {**self._inputs(), **(data or {})}
+        given = {name: self.data_of(name) for name in self.bound.structure.inputs}
+        inputs = {**given, **(data or {})}
         s = model.structure
         anything = {o.name: np.zeros([*s.lengths(o.plate), *self.bound.shape_of_value(o.name)])
                     for o in model.observed}  # fmt: skip
@@ -372,9 +373,6 @@ class PlatedFit:
                 raise DesignError(f"{msg}them and the new ones")
         plates = [replace(p, size=sizes.get(p.name, p.size)) for p in self.model.plates]
         return replace(self.model, plates=plates)
-
-    def _inputs(self) -> dict[str, FloatArray]:
-        return {name: self.data_of(name) for name in self.bound.structure.inputs}
 
     def data_of(self, name: str) -> FloatArray:
         """Return data as they were given, NaN where missing."""
