@@ -101,6 +101,11 @@ def test_other_words_are_found(text: str) -> None:
     assert BANNED.search(text)
 
 
+def test_shares_are_written_with_a_space_before_the_sign() -> None:
+    """Of 95 % intervals 81% held: two ways in one sentence."""
+    assert [] == [path.name for path in SOURCES if re.search(r":\.\d%}", path.read_text())]
+
+
 def test_riddles_are_found() -> None:
     [(_, message)] = strings('f"level {x} found, expected one between 0 and 1"')
 

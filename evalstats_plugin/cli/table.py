@@ -6,7 +6,6 @@ import shlex
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +19,7 @@ from evalstats_plugin.cli.shell.running import (
     Reading,
     Run,
     check_top,
+    named,
     on_logs,
     progress_on_work,
     reading,
@@ -47,7 +47,7 @@ class TableOptions:
     )  # fmt: skip
     exclude: tuple[str, ...] = _shown(
         "Leave out these models; names may hold * and ?; may be repeated.",
-        default=(), metavar="NAME",
+        default=(), metavar="NAME,...",
     )  # fmt: skip
     by: str | None = shared.by("What the table shows")
     top: int | None = shared.top("What the table shows")
@@ -114,7 +114,8 @@ def table(run: Run, *, asked: TableOptions, labelled: Labelled, intervals: Inter
 
 def _without(responses: ResponseSet, excluded: Sequence[str]) -> ResponseSet:
     """Leave models out whose names match a pattern."""
-    kept = [r for r in responses if not any(fnmatchcase(r.model, name) for name in excluded)]
+    left_out = set(named(excluded, [r.model for r in responses]))
+    kept = [r for r in responses if r.model not in left_out]
     if not kept:
         msg = f"--exclude {' --exclude '.join(excluded)} leaves no model: name fewer"
         raise SelectionError(msg)

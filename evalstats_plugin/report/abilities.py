@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from operator import itemgetter
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,7 @@ def _abilities(results: Abilities, most: int | None = MOST_ITEMS) -> Page:
             *(_MODEL, Column("Ability", "estimate", signed)),
             Column(interval_title(results.rows), _limits),
             *(Column("Std. error", "std_error", plain), Column("Score", "score", share)),
-            *(_count("Items", "n_items"), marks_column(marks)),
+            *(Column("Items", "n_items", fixed(0)), marks_column(marks)),
         )
         title = f"Ability on {few(first.task.split(', '), 3)} ({first.metric})"
         tables.append(Table(title, results.rows, columns))
@@ -84,16 +85,14 @@ def _abilities(results: Abilities, most: int | None = MOST_ITEMS) -> Page:
         tables.append(_compared(results.differences))
     if results.items:
         columns = (*_item_columns(results.items), marks_column(marks))
-        tables.append(Table(_items_title(results), results.items[:most], columns))
+        n = len(results.items)
+        title = f"Items: {n}, {len(results.flagged)} of them to look at{_left_out(n, most)}"
+        tables.append(Table(title, results.items[:most], columns))
     return Page(tables, legend(results), _said(results, marks))
 
 
 _MODEL = Column("Model", "model", least=10)
 _ITEM, _TASK = Column("Item", "item", least=10), Column("Task", "task", least=10)
-
-
-def _count(title: str, name: str) -> Column:
-    return Column(title, name, fixed(0))
 
 
 def _compared(rows: Sequence[Comparison]) -> Table:
@@ -184,10 +183,9 @@ def fit_summary(fit: Mapping[str, Any]) -> str:
     return f"{ran} {', '.join(went)}." if went else ran
 
 
-def _items_title(results: Abilities) -> str:
-    title = f"Items: {len(results.items)}, {len(results.flagged)} of them to look at"
-    more = len(results.items) - MOST_ITEMS
-    return f"{title}; {more} more are in --format csv" if more > 0 else title
+def _left_out(n: int, most: int | None, what: str = "") -> str:
+    """Return where the lines are that a table leaves out; nothing where it has all."""
+    return "" if most is None or n <= most else f"; {n - most} more{what} are in --format csv"
 
 
 def _limits(row: Ability | Comparison | ItemDifference) -> str:
@@ -258,12 +256,9 @@ def _factors(results: FactorAbilities) -> Page:
     return Page(tables, legend)
 
 
-def _steps(results: Results[ItemStep], most: int = MOST_ITEMS) -> Page:
-    more = len(results) - most
-    title = (
-        f"Steps between the levels of {counted(len({(r.task, r.item) for r in results}), 'item')}"
-    )
-    title += f"; {more} more steps are in --format csv" if more > 0 else ""
+def _steps(results: Results[ItemStep], most: int | None = MOST_ITEMS) -> Page:
+    items = counted(len({(row.task, row.item) for row in results}), "item")
+    title = f"Steps between the levels of {items}{_left_out(len(results), most, ' steps')}"
     columns = (
         *(_ITEM, _TASK, Column("To level", "level", fixed(2)), Column("Step", "step", signed)),
         *(Column("± s.e.", "step_std_error", plain), Column("Discr.", "discrimination", plain)),
@@ -284,11 +279,11 @@ def _factor_cell(k: int) -> Callable[[FactorAbility], str]:
 
 def _factor_fit_line(fit: Mapping[str, Any]) -> str:
     how: Mapping[str, Any] = fit["diagnostics"]
-    chosen = {row["n_dimensions"]: row["log_loss"] for row in how.get("choices", [])}
-    for row in how.get("choices", []):
-        chosen[row["n_dimensions"]] = min(chosen[row["n_dimensions"]], row["log_loss"])
-    tried = ", ".join(f"{size}: {loss:.4f}" for size, loss in chosen.items())
-    why = f" Log loss of answers held out, by dimensions: {tried}." if len(chosen) > 1 else ""
+    losses = grouped(how.get("choices", []), lambda row: row["n_dimensions"])
+    tried = ", ".join(
+        f"{size}: {min(row['log_loss'] for row in rows):.4f}" for size, rows in losses.items()
+    )
+    why = f" Log loss of answers held out, by dimensions: {tried}." if len(losses) > 1 else ""
     end = "Converged" if how.get("converged") else "NOT converged"
     return (
         f"Item model factor, rotation {fit['rotation']}, estimator {fit['estimator']}. {end} after "
@@ -355,7 +350,7 @@ _HELD_OUT = (
 )
 _CALIBRATION = (
     *(Column("Predicted", "predicted", share), Column("Observed", "observed", share)),
-    *(Column("± s.e.", "std_error", share), _count("Cells", "n_cells")),
+    *(Column("± s.e.", "std_error", share), Column("Cells", "n_cells", fixed(0))),
 )
 
 
@@ -418,7 +413,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return mean(numbers) if numbers else None
 
 
-def _differences(results: ItemDifferences, most: int = MOST_ITEMS) -> Page:
+def _differences(results: ItemDifferences, most: int | None = MOST_ITEMS) -> Page:
     columns = (
         *(_ITEM, _TASK, Column("Log odds", "log_odds", signed)),
         Column(interval_title(results.rows), _limits),
@@ -426,12 +421,11 @@ def _differences(results: ItemDifferences, most: int = MOST_ITEMS) -> Page:
         Column("Size", lambda row: "–" if row.log_odds is None else _SIZES[row.size], right=True),
         Column("Verdict", _harder, right=True),
     )
-    more = len(results) - most
     title = (
         f"Items: {len(results)}, {len(results.flagged)} of them differ between "
         f"{counted(len(results.focal), 'model')} and {results.n_others} others"
+        f"{_left_out(len(results), most)}"
     )
-    title += f"; {more} more are in --format csv" if more > 0 else ""
     legend = (
         f"The focal models: {few(results.focal)}. Log odds: of a right answer, focal models over "
         "others of the same ability; below 0 the item is harder for them. harder, easier: beyond "
@@ -449,7 +443,7 @@ def _harder(row: ItemDifference) -> str:
 
 ABILITIES = page_view(
     _abilities,
-    document=lambda results: _abilities(results, None),
+    document=partial(_abilities, most=None),
     json=lambda results: {
         "differences": Results(results.differences).to_dict(), "fit": results.fit
     },
@@ -471,9 +465,9 @@ NEW_ITEMS = page_view(
 )
 DIFFERENCES = page_view(
     _differences,
-    document=lambda results: _differences(results, len(results)),
+    document=partial(_differences, most=None),
     json=lambda results: {"focal": list(results.focal)},
 )
-STEPS = page_view(_steps, document=lambda results: _steps(results, len(results)))
+STEPS = page_view(_steps, document=partial(_steps, most=None))
 UNCERTAINTY = page_view(_uncertainty)
 CANDIDATES = page_view(_candidates, json=lambda results: {"sentence": results.sentence})

@@ -557,8 +557,7 @@ def _often(row: PowerRow) -> str:
 
 def _items(row: PowerRow) -> str:
     own = "" if row.design == "paired" else " of its own"
-    n = row.n_items or 0
-    return f"{n:,} item{'s' * (n != 1)}{own}"
+    return counted(row.n_items or 0, "item") + own
 
 
 def _plain(row: PowerRow) -> str:

@@ -63,11 +63,6 @@ class Layout:
         return [key for key in self.table.by_column if key != self.lead]
 
     @property
-    def titles(self) -> list[str]:
-        """Names of the other columns."""
-        return [name for _, name in self.others]
-
-    @property
     def has_ties(self) -> bool:
         """Whether letters are few enough to be read; rank ranges say the same."""
         return all(len(c.letters) <= _LONGEST_TIES for c in self.cells(self.lead).values())
@@ -147,9 +142,9 @@ def print_table(
         width, longest_title=_LONGEST_TASK, most_lines=MOST_LINES
     )
     more = f"{counted(hidden, 'more column')}: --format csv has all. " if hidden else ""
-    closing = [more + _short_legend(layout), heading]
+    closing = filter(None, [more + _short_legend(layout), heading])
     said = [f"* {note}" for note in results.notes]
-    print_all(tables, said, closing, file=file, width=width)
+    print_all(tables, said, [*closing], file=file, width=width)
 
 
 def _shown(layout: Layout) -> Table:
@@ -221,11 +216,11 @@ def _mean(layout: Layout) -> str:
     if cell is None or not mean:
         return ""
     if cell.kind == "group":
-        return f"{mean} ({cell.n_items:,} items)"
+        return f"{mean} ({counted(cell.n_items, 'item')})"
     tasks = mean.rpartition(" mean of ")[2]
     what = {"columns": "each", "tasks": "each task", "items": "each item"}[table.weights]
     tasks = tasks.replace("task", "slice") if table.by else tasks
-    said = f"mean of {tasks} ({cell.n_items:,} items), {what} counting the same"
+    said = f"mean of {tasks} ({counted(cell.n_items, 'item')}), {what} counting the same"
     if table.weights == "tasks" and any(kind == "group" for kind, _ in table.in_overall):
         said += ", groups once for each of their tasks"
     without = [key[1] for key in layout.others if key not in table.in_overall]
@@ -279,10 +274,11 @@ def table_latex(
     shown = r"$\pm$" if plus_minus else f"[{level} limits]"
     head = ["Rank", "Model", rf"\multicolumn{{2}}{{l}}{{{name} {shown}}}", *ties]
     head = head if lead else ["Model"]
-    titles = elided(layout.titles, _LONGEST_TASK)
+    whole = [name for _, name in layout.others]
+    titles = elided(whole, _LONGEST_TASK)
     abreast = sum(max(len(title), 5) + 2 for title in titles)
     upright = abreast > _TITLES_ABREAST
-    titles = map(latex_text, elided(layout.titles, 2 * _LONGEST_TASK) if upright else titles)
+    titles = map(latex_text, elided(whole, 2 * _LONGEST_TASK) if upright else titles)
     head += [rf"{{\rotatebox{{90}}{{{title}}}}}" if upright else f"{{{title}}}" for title in titles]
     body: list[str] = []
     for jumps, model, cell in layout.groups():
@@ -374,8 +370,8 @@ def _caption(layout: Layout, *, plus_minus: bool, cite: bool) -> str:
         pairs, at_once = ranked
         source = r"~\cite{mogstad2024ranks}" if cite else ""
         said.append(
-            rf"\emph{{Rank}}: places left open by {pairs} of models, compared on the same items"
-            f"{at_once} ({level}, one critical value for all pairs){source}."
+            rf"\emph{{Rank}}: places left open by {pairs} of models{at_once}, compared on the same "
+            f"items ({level}, one critical value for all pairs){source}."
         )
         if layout.has_ties:
             said.append(r"Models that share a letter under \emph{Ties} cannot be told apart.")

@@ -25,7 +25,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from evalstats_plugin.data.results import Results, grouped
-from evalstats_plugin.errors import few
+from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report.tables import Column, Table, fixed
 from evalstats_plugin.runtime.untrusted import (
     csv_text,
@@ -624,12 +624,9 @@ def _problem(finding: Finding) -> str:
 
 def _findings(results: Findings, *, document: bool = False) -> Page:
     whole = (Column("Problem", "problem"), *_OF_FINDINGS) if document and results.rows else None
-    return Page(tables_of(results.rows, _problem, _OF_FINDINGS, whole=whole), [_verdict(results)])
-
-
-def _verdict(results: Findings) -> str:
+    tables = tables_of(results.rows, _problem, _OF_FINDINGS, whole=whole)
     n = len(results)
-    return f"{n} finding{'' if n == 1 else 's'}." if n else "Nothing found that is wrong."
+    return Page(tables, [f"{counted(n, 'finding')}." if n else "Nothing found that is wrong."])
 
 
 FINDINGS = page_view(_findings, document=partial(_findings, document=True))

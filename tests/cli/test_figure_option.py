@@ -163,6 +163,7 @@ def test_what_has_no_figures_says_so(logs: Path, tmp_path: Path) -> None:
     assert [2, 2] == [done.exit_code for done in (several, tasks)]
     assert "these results have no figures: leave --figure forest out" in several.stderr
     assert "this figure shows one task and metric, not 2 (easy acc, hard acc)" in tasks.stderr
+    assert tasks.stderr.endswith(", or draw 'differences'\n")
     assert [] == list(tmp_path.iterdir())
 
 

@@ -151,10 +151,23 @@ def test_every_form_holds_the_same_numbers(run: Run) -> None:
     assert f",{best['estimate']},{best['low']},{best['high']}," in csv
 
 
+def test_brackets_in_the_name_of_an_excluded_model_are_no_pattern(tmp_path: Path) -> None:
+    """`m[1]` left `m1` out, and stayed itself; as of --models, names may have commas between."""
+    rows = [f"{m},i{i},{i % 2}" for m in ("m[1]", "m1", "m2", "m3") for i in range(4)]
+    logs = tmp_path / "scores.csv"
+    logs.write_text("\n".join(["model,item,score", *rows]))
+
+    done = CliRunner().invoke(main, ["table", f"{logs}", "--exclude", "m[1],m2", "--format", "csv"])
+
+    models = {line.partition(",")[0] for line in done.stdout.splitlines()[1:]}
+    assert {"m1", "m3"} == models, done.output
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--exclude", "models/*"), "--exclude models/* leaves no model: name fewer"),
+        (("--exclude", "models/m7"), "no model is called 'models/m7'"),
         (("--format", "latex", "--bib", "out/of/place.bib"), "--bib out/of/place.bib"),
         (("--models", "models/m7"), "no model is called 'models/m7'"),
     ],

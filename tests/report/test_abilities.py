@@ -72,15 +72,18 @@ def test_models_are_told_with_what_is_odd_about_them() -> None:
 
 
 def test_items_of_several_tasks_are_named_with_their_task() -> None:
-    """In the table and in the notes; beyond the first lines they are counted."""
+    """In the table and in the notes; beyond the first lines they are counted, but in Markdown."""
     items = tuple(_item(str(i), f"t{i % 2}", notes=("odd",) * (i == 0)) for i in range(43))
-    text = _printed(Abilities((_ability("a", 0.5),), items=items, fit=FIT))
+    results = Abilities((_ability("a", 0.5),), items=items, fit=FIT)
+    text, document = _printed(results), abilities.ABILITIES.to_markdown(results, "made by hand")
 
     assert "Items: 43, 1 of them to look at; 18 more are in --format csv" in text
     assert "0 t0 +0.25 0.50 -0.75 0.12 50.0 % 1.50 – 1" in text
     assert "1. odd (t0 item 0)" in text
     assert " 24 t0 " in text
     assert " 25 t1 " not in text
+    assert "**Items: 43, 1 of them to look at**" in document
+    assert "| 42 | t0 |" in document
 
 
 def test_differences_have_a_verdict_in_words() -> None:

@@ -369,18 +369,18 @@ def test_a_trace_is_what_the_session_says() -> None:
 
 
 def test_accuracy_has_a_line_for_every_rule() -> None:
-    """Errors by number of items; a measure that is not there is refused."""
+    """Errors by number of items, with their limits."""
     rows = [
         SimpleNamespace(rule=rule, n_items=n, n_models=50, score_mae=k / n, score_mae_low=0.0,
-                        score_mae_high=None, confidence_level=0.9)
+                        score_mae_high=1 / n)
         for k, rule in enumerate(("a", "b"), 1)
         for n in (10, 40)
     ]  # fmt: skip
     axes = plot_accuracy(Results(tuple(rows)))
 
     assert [[0.1, 0.025], [0.2, 0.05]] == [pytest.approx(list(x.get_ydata())) for x in axes.lines]
-    with pytest.raises(SelectionError, match="did you mean score_mae"):
-        plot_accuracy(Results(tuple(rows)), measure="score_ma")
+    ends = [[line[:, 1].tolist() for line in own.get_segments()] for own in axes.collections]
+    assert [[[0.0, 0.1], [0.0, 0.025]]] * 2 == ends
 
 
 def test_labels_move_no_more_than_they_must() -> None:

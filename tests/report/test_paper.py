@@ -108,6 +108,11 @@ def test_the_caption_says_whom_a_sign_favours(tmp_path: Path, metrics: str, said
     es.paper(parts, tmp_path)
 
     assert said in (tmp_path / "compare.tex").read_text()
+    table = (tmp_path / "table.tex").read_text()
+    ranked = "places left open by all 3 pairs of models at once, compared on the same items ("
+    assert (ranked in table) == (len(metrics) == 1)
+    # `check` looks at logs, not at items.
+    assert "report --html lists suspects" in (tmp_path / "methods.md").read_text()
 
 
 def _scored(task: str, metric: str) -> es.ResponseMatrix:

@@ -142,9 +142,7 @@ class Answer:
         won = self.winner is not None or self.loser is not None
         given = sum([won, self.tie is not None, self.skip is not None, self.undo])
         if given != 1:
-            problem = (
-                "there is no answer" if given == 0 else f"there are {counted(given, 'answer')}"
-            )
+            problem = f"there are {counted(given, 'answer')}" if given else "there is no answer"
             msg = f"{problem}: pass one of --winner A --loser B, --tie A B, --skip A B and --undo"
             raise SelectionError(msg)
         if self.winner is not None and self.loser is not None:

@@ -314,6 +314,7 @@ def raw_sample(draws: int, output: str, *, asked: Sample) -> None:
 
 def _sample(file: str, output: str, asked: Sample, n: int) -> None:
     from evalstats_plugin.ranking.rank import rank
+    from evalstats_plugin.ranking.ratings.fit import normal_draws
     from evalstats_plugin.runtime.writing import check_free, write_bytes
     from evalstats_plugin.stats.streams import stream
 
@@ -328,21 +329,21 @@ def _sample(file: str, output: str, asked: Sample, n: int) -> None:
         options=asked.options(contests, variance, n),
     )
     fit, rng = ranking.fit, stream(asked.seed, "draws shown of ratings")
-    if fit.draws is not None and len(fit.draws) >= n:
+    if fit.draws is None:
+        drawn = normal_draws(fit.rating, fit.covariance, (n,), rng)
+    elif len(fit.draws) < n:
+        drawn = fit.draws[rng.integers(len(fit.draws), size=n)]
+    else:
         # Without repetition, and in random order: points of integration are in theirs.
         drawn = rng.permutation(fit.draws)[:n]
-    else:
-        drawn = fit.sample(n, rng)
     text = "".join(f"{json.dumps(row)}\n" for row in drawn.tolist())
     tell(ranking.notes, quiet=asked.quiet)
     if output == "-":
         echo(text, nl=False)
         return
     write_bytes(Path(output), text.encode())
-    tell(
-        [f"{n} draws of {len(contests.players)} ratings ({fit.estimator}) in {output}"],
-        quiet=asked.quiet,
-    )
+    done = f"{n} draws of {len(contests.players)} ratings ({fit.estimator}) in {output}"
+    tell([done], quiet=asked.quiet)
 
 
 @dataclass(frozen=True, kw_only=True)

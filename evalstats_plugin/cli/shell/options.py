@@ -564,18 +564,13 @@ def _files(folder: Path, *, quiet: bool) -> Iterator[_Table]:
         path = parent / "pyproject.toml"
         # Looked at before it is parsed: it may be another project's, and parsing takes time.
         if path.is_file() and f"[{TABLE}" in (text := _text(path)):
-            if _of_another_user(path):
+            if sys.platform != "win32" and path.stat().st_uid not in (os.getuid(), 0):
                 if not quiet:
                     echo_message("note", f"{path} is ignored: another user owns it")
                 continue
             tool = _parsed(text, path).get("tool", {})
             yield _Table(path, TABLE, tool.get("evalstats-plugin", {}), of_user=False)
             return
-
-
-def _of_another_user(path: Path) -> bool:
-    """Whether somebody else than this user and the administrator owns a file."""
-    return sys.platform != "win32" and path.stat().st_uid not in (os.getuid(), 0)
 
 
 def _text(path: Path) -> str:
@@ -642,7 +637,7 @@ def options_of(command: click.Command) -> dict[str, click.Option]:
 
 def checked(command: click.Command, option: click.Option, value: Any) -> Any:
     """Return a value in the form that click takes, or say why the option cannot have it."""
-    several = _is_list(value)
+    several = isinstance(value, list)
     if isinstance(value, bool) != option.is_flag:
         raise SelectionError("give true or false" if option.is_flag else "give a value")
     if several and not option.multiple:
@@ -664,7 +659,7 @@ def _in_words(used: Mapping[str, tuple[Any, Path]]) -> str:
     """Return what of the files was used, in one line."""
     by_path: dict[Path, list[str]] = {}
     for key, (value, path) in used.items():
-        text = " ".join(map(str, value)) if _is_list(value) else str(value)
+        text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
         by_path.setdefault(path, []).append(
             f"{key} {text.lower() if isinstance(value, bool) else text}"
         )
@@ -673,7 +668,3 @@ def _in_words(used: Mapping[str, tuple[Any, Path]]) -> str:
         f"{', '.join(keys)} (from {path.relative_to(here) if path.is_relative_to(here) else path})"
         for path, keys in by_path.items()
     )
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)

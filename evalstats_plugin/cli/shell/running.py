@@ -120,7 +120,7 @@ class Reading:
         type=click.Choice(["models", "items"]),
     )  # fmt: skip
     missing_code: tuple[float, ...] = _read(
-        "Tables: a number that stands for a missing score, such as -1 or 99; may be repeated.",
+        "Number that stands for a missing score, such as -1 or 99; may be repeated.",
         default=(), metavar="NUMBER", type=float, multiple=True,
     )  # fmt: skip
     mapping: str | None = _read(

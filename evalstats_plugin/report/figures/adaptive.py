@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from evalstats_plugin.errors import DesignError, check_known
+from evalstats_plugin.data.results import grouped
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.canvas import BLUE, INK, SERIES, SKY, VERMILION
 from evalstats_plugin.report.text import percent
@@ -20,17 +21,6 @@ if TYPE_CHECKING:
     from evalstats_plugin.adaptive.session import AdaptiveSession
     from evalstats_plugin.adaptive.simulation import SimulatedAccuracy
     from evalstats_plugin.data.results import Results
-
-
-MEASURES = {
-    "score_mae": "mean absolute error\nof the predicted full score",
-    "ability_rmse": "root mean squared error\nof the ability",
-    "rank_correlation": "rank correlation\nof estimated and true abilities",
-    "score_width": "mean width\nof the full score's interval",
-    "score_coverage": "how often the full score's\ninterval holds the truth",
-    "ability_coverage": "how often the ability's\ninterval holds the truth",
-}
-"""Measures that `plot_accuracy` draws, with their axis labels."""
 
 
 @canvas.styled
@@ -101,61 +91,37 @@ def _trace(test: Any) -> _Trace:
 
 
 @canvas.styled
-def plot_accuracy(
-    results: Results[SimulatedAccuracy], *, measure: str = "score_mae", ax: Axes | None = None
-) -> Axes:
-    """Draw the accuracy of simulated adaptive tests by number of items, a line for each rule.
+def plot_accuracy(results: Results[SimulatedAccuracy], *, ax: Axes | None = None) -> Axes:
+    """Draw the error of simulated adaptive tests by number of items, a line for each rule.
 
     Thin vertical lines are intervals for the population of models.
 
-    Parameters
-    ----------
-    measure
-        A name of `MEASURES`.
-
     Raises
     ------
-    SelectionError
-        No such measure.
     DesignError
         Nothing to draw, or Matplotlib is not installed.
     """
-    check_known("measure", measure, MEASURES)
-    rows: Sequence[Any] = results.rows
+    rows = results.rows
     if not rows:
         raise DesignError("nothing to draw: there are no rows")
-    rules = list(dict.fromkeys(row.rule for row in rows))
     axes: Any = canvas.axes_or_new(ax, 6.4, 3.6)
-    for k, rule in enumerate(rules):
-        own = [row for row in rows if row.rule == rule and getattr(row, measure) is not None]
-        _draw_rule(axes, sorted(own, key=lambda row: row.n_items), measure, k)
+    for k, (rule, unordered) in enumerate(grouped(rows, lambda row: row.rule).items()):
+        own = sorted(unordered, key=lambda row: row.n_items)
+        color, marker, dashes, filling = canvas.series(k)
+        # Side by side, so that intervals do not hide each other.
+        at = [row.n_items * 1.02 ** (k % len(SERIES) - 2) for row in own]
+        axes.plot(at, [row.score_mae for row in own], color=color, marker=marker,
+                  markerfacecolor=filling, linestyle=dashes, markersize=4.5, linewidth=1.4,
+                  label=rule, zorder=3)  # fmt: skip
+        limits = [row.score_mae_low for row in own], [row.score_mae_high for row in own]
+        axes.vlines(at, *limits, color=color, linewidth=0.8, zorder=2)
     numbers = sorted({row.n_items for row in rows})
     axes.set_xscale("log")
     axes.set_xticks(numbers, [f"{n:,}" for n in numbers])
     axes.xaxis.set_minor_locator(canvas.matplotlib().ticker.NullLocator())
-    if measure.endswith("coverage"):
-        axes.axhline(rows[0].confidence_level, color=INK, linewidth=0.9, linestyle=(0, (2, 2)))
-        canvas.percent_axis(axes.yaxis)
-        axes.set_ylim(min(0.85, axes.get_ylim()[0]), 1.005)
-    elif measure != "rank_correlation":
-        axes.set_ylim(0, None)
+    axes.set_ylim(0, None)
     axes.grid(visible=True)
     axes.set_xlabel(f"items asked ({rows[0].n_models:,} models drawn from the bank)")
-    axes.set_ylabel(MEASURES[measure])
+    axes.set_ylabel("mean absolute error\nof the predicted full score")
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), title="rule", alignment="left")
     return axes
-
-
-def _draw_rule(axes: Any, rows: Sequence[Any], measure: str, k: int) -> None:
-    if not rows:
-        return
-    color, marker, dashes, filling = canvas.series(k)
-    # Side by side, so that intervals do not hide each other.
-    at = [row.n_items * 1.02 ** (k % len(SERIES) - 2) for row in rows]
-    axes.plot(at, [getattr(row, measure) for row in rows], color=color, marker=marker,
-              markerfacecolor=filling, linestyle=dashes, markersize=4.5, linewidth=1.4,
-              label=rows[0].rule, zorder=3)  # fmt: skip
-    ends = [(getattr(r, f"{measure}_low", None), getattr(r, f"{measure}_high", None)) for r in rows]
-    intervals = [(x, *pair) for x, pair in zip(at, ends, strict=True) if None not in pair]
-    if intervals:
-        axes.vlines(*zip(*intervals, strict=True), color=color, linewidth=0.8, zorder=2)

@@ -212,11 +212,11 @@ def letters(text: str) -> int:
     return sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in text)
 
 
-def width_of(labels: Sequence[str], size: float = SMALL) -> float:
+def width_of(labels: Sequence[str]) -> float:
     """Return an upper estimate of the width of some labels in inches."""
     widest = max((letters(line) for label in labels for line in label.split("\n")), default=0)
     # The average letter of DejaVu Sans is 0.6 of the font size wide; an M 0.86.
-    return widest * size * 0.66 / 72
+    return widest * SMALL * 0.66 / 72
 
 
 def percent_axis(axis: Any) -> None:

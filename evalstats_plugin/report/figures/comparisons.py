@@ -477,7 +477,10 @@ def plot_power(curve: PowerCurve, *, ax: Axes | None = None) -> Axes:
         axes.plot(numbers, values, color=color, linestyle=dashes, marker=marker, markersize=4,
                   markevery=4, linewidth=1.6, label=name, zorder=3)  # fmt: skip
     _add_power_axes(axes, rows[0], quantity, curve.power)
-    _add_power_legend(axes, names, len(pairs), single=single)
+    if names != ["as assumed"]:
+        title = "pairs of models" if single else f"{len(pairs):,} pairs of models (thin)"
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), title=title,
+                    title_fontsize=canvas.SMALL, alignment="left")  # fmt: skip
     return axes
 
 
@@ -514,9 +517,9 @@ def _curve_name(key: tuple[str, str], tasks: int, *, single: bool) -> str:
 
 def _add_power_axes(axes: Any, row: PowerRow, quantity: str, power: float) -> None:
     axes.set_xscale("log")
-    for setting in ("set_major_locator", "set_minor_locator"):
-        subs = (1, 2, 5) if setting == "set_major_locator" else ()
-        getattr(axes.xaxis, setting)(canvas.matplotlib().ticker.LogLocator(subs=subs or (1,)))
+    locator = canvas.matplotlib().ticker.LogLocator
+    axes.xaxis.set_major_locator(locator(subs=(1, 2, 5)))
+    axes.xaxis.set_minor_locator(locator(subs=(1,)))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.grid(visible=True)
     epochs = f" in {counted(row.n_epochs or 1, 'epoch')}" if (row.n_epochs or 1) > 1 else ""
@@ -526,21 +529,12 @@ def _add_power_axes(axes: Any, row: PowerRow, quantity: str, power: float) -> No
         axes.axhline(power, color=INK, linewidth=0.9, linestyle=(0, (2, 2)), zorder=2)
         axes.set_ylim(0, 1.02)
         canvas.percent_axis(axes.yaxis)
-        told = f"probability to find a difference of {row.difference:g}"
-        if row.margin is not None:
-            told = f"probability to show a loss below {row.margin:g}"
-        axes.set_ylabel(told)
+        goal = f"find a difference of {row.difference:g}"
+        goal = goal if row.margin is None else f"show a loss below {row.margin:g}"
+        axes.set_ylabel(f"probability to {goal}")
     else:
         axes.set_ylim(0, None)
         axes.set_ylabel(f"least difference found in {percent(row.power or 0)} of evals")
-
-
-def _add_power_legend(axes: Any, names: list[str], pairs: int, *, single: bool) -> None:
-    if names == ["as assumed"]:
-        return
-    title = "pairs of models" if single else f"{pairs:,} pairs of models (thin)"
-    said = axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), title=title, alignment="left")
-    said.get_title().set_fontsize(canvas.SMALL)
 
 
 def _of_one_task(results: Results[Any]) -> Sequence[Any]:
@@ -550,8 +544,9 @@ def _of_one_task(results: Results[Any]) -> Sequence[Any]:
     several = list(dict.fromkeys(map(task_and_metric, rows)))
     if len(several) != 1:
         named = f" ({few(several)})" if several else ""
-        msg = f"this figure shows one task and metric, not {len(several)}{named}: "
-        raise DesignError(f"{msg}choose them (--task, --metric; in Python, of the responses)")
+        msg = f"this figure shows one task and metric, not {len(several)}{named}: choose them "
+        other = ", or draw 'differences'" * hasattr(every[0], "difference") if every else ""
+        raise DesignError(f"{msg}(--task, --metric; in Python: of read){other}")
     return rows
 
 

@@ -539,7 +539,8 @@ def _missing(board: Board) -> list[Sentence]:
             Sentence(
                 "Not everyone sat the same test.",
                 f"{counted(len(fewer), 'model')}{leads} {'lacks' if len(fewer) == 1 else 'lack'} "
-                f"{some} of {full:,} items. Two models are compared on the items both have.",
+                f"{some} of {counted(full, 'item')}. Two models are compared on the items both "
+                "have.",
             )
         )
     if absent and board.lead.kind == "overall":

@@ -161,7 +161,7 @@ def _contents(page: Page) -> dict[str, Any]:
     n_tasks = len(board.tasks) if board else len({r.task for r in rows if r.kind == "task"})
     n_items = sum(len(task_answers.item_ids) for task_answers in answers)
     size = [counted(len(models), "model"), counted(n_tasks, "task")]
-    size += [f"{n_items:,} item{'s' * (n_items > 1)}"] if n_items else []
+    size += [counted(n_items, "item")] if n_items else []
     return {
         **shown,
         "size": " · ".join(size),

@@ -147,7 +147,7 @@ def _data_paragraph(shown: Evaluation, markup: _Markup) -> str:
     tasks = dict.fromkeys(r.task for r in shown.shown)
     said = [
         f"We evaluated {counted(len(table.models), 'model')} on {counted(len(tasks), 'task')} "
-        f"({_n_items(shown):,} items) with {_harnesses(shown, markup)}."
+        f"({counted(_n_items(shown), 'item')}) with {_harnesses(shown, markup)}."
     ]
     columns = dict.fromkeys((c.task, short_metric(c.metric)) for c in table if c.kind != "overall")
     of_metric = grouped(columns, lambda column: column[1])
@@ -329,7 +329,7 @@ def _of_betterbench(shown: Evaluation) -> Iterator[Answer]:
 _OF_ANY_EVALUATION = (
     Answer("nist8002", "answers were read, and broken items and graders looked for",
            "not in the logs",
-           "evalstats-plugin check names suspicious items; say what reading them showed"),
+           "evalstats-plugin report --html lists suspects; say what reading them showed"),
     Answer("nist8003", "whether scores are about these items or about items like these", "yes",
            "estimates are the scores on these items (benchmark accuracy), limits are about items "
            "like these (generalised accuracy); tasks are fixed"),
