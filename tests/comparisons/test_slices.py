@@ -109,6 +109,11 @@ def test_an_item_belongs_to_each_of_its_tags_and_to_none_without() -> None:
     )
 
 
+def test_a_level_that_is_none_is_refused_as_it_was_given() -> None:
+    with pytest.raises(DesignError, match=r"1\.5"):
+        es.slices(_matrix([1, 0] * 8, ["a", "b"] * 8), confidence_level=1.5)
+
+
 def test_too_many_slices_are_refused_unless_the_largest_are_asked_for() -> None:
     labels = [f"s{i}" for i in range(51)] + ["s0", "s0", "s1"]
     with pytest.raises(DesignError, match=r"makes 51 slices of .* \(--top 20\)"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -21,6 +21,8 @@ FULL = Measure(
 def test_a_measure_survives_json() -> None:
     """Every field, an infinite limit too."""
     assert Measure.from_dict(json.loads(json.dumps(FULL.to_dict(), allow_nan=False))) == FULL
+    endless = replace(FULL, scale=Scale(-math.inf, 0.0))
+    assert Measure.from_dict(endless.to_dict()) == endless
     unset = {field.name for field in fields(Measure) if getattr(FULL, field.name) in ("", None)}
     assert unset == set()
 

@@ -90,6 +90,8 @@ def test_impossible_numbers_have_no_counts() -> None:
     assert counts_behind(Printed.of(0.82, "0.82"), n=17) == (14, 17, 1, 17, "n - 1")
     assert counts_behind(Printed.of(0.5, "0.5"), Printed.of(0.9, "0.9")) is None
     assert counts_behind(Printed.of(0.25, "0.25"), Printed.of(0.1, "0.1"), 200) is None
+    # The largest that there is: of one half, exactly.
+    assert counts_behind(Printed(0.5), Printed(0.5), 2) == (1, 2, 1, 2, "n - 1")
 
 
 def test_a_standard_error_by_n_is_recognised() -> None:

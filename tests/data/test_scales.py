@@ -134,6 +134,7 @@ def test_a_scale_of_the_registry_gives_way_to_scores_plainly_on_another() -> Non
     assert percent.measure.scale_from == "observed"
     assert "acc, not on its usual scale (0 to 1): taken as" in percent.notes[0]
     assert strays(few.scores, (0.0, 1.0)) == (1, (7.0,))
+    assert strays(np.array([0.0, 100 + 5e-8]), (0.0, 100.0)) is None  # a rounding error
 
 
 def test_equal_scores_on_no_known_scale_have_no_interval() -> None:

@@ -307,7 +307,9 @@ class Runner:
     def _note(self, report: dict[str, Any], about: dict[str, Any], state: str, by: str) -> None:
         mutant: Mutant = about["mutant"]
         report["mutants"][mutant.key] = {
-            "state": state, "group": mutant.group, "line": mutant.line, "by": by,
+            "state": state, "group": mutant.group, "line": mutant.line,
+            # Names of tests hold what they are given, halves of letters too.
+            "by": by.encode(errors="backslashreplace").decode(),
             "tests": about["n"], "seconds": round(about["seconds"], 1),
         } | ({"control": True} if about["control"] else {})  # fmt: skip
 

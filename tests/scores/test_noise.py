@@ -167,7 +167,8 @@ def test_flips_are_pairs_of_answers_that_differ() -> None:
     """Two of the three pairs of the first item's answers, none of the second's."""
     row = _only(np.array([[[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]]))
     assert row.share_flipped == pytest.approx(1 / 3)
-    missing = _only(np.array([[[1.0, np.nan, 0.0], [0.0, 0.0, np.nan]]]))
+    # The last has one answer, and no pair.
+    missing = _only(np.array([[[1.0, np.nan, 0.0], [0.0, 0.0, np.nan], [1.0, np.nan, np.nan]]]))
     assert missing.share_flipped == pytest.approx(1 / 2)
     (text,) = {sentence([row]).partition("; ")[2].partition(" ")[0]}
     assert text == "33.3"

@@ -126,7 +126,8 @@ def test_sums_of_many_items_have_the_power_of_their_counts():
 
 
 @pytest.mark.parametrize(
-    ("difference", "sd", "n"), [(0.1, 0.2, 57), (0.2, 0.3, 40), (0.05, 0.1, 100), (0.1, 0.4, 150)]
+    ("difference", "sd", "n"),
+    [(0.1, 0.2, 57), (0.2, 0.3, 40), (0.05, 0.1, 100), (0.1, 0.4, 150), (0.035, 0.48, 2000)],
 )
 def test_power_of_few_looks_at_partial_credit_is_that_of_the_test(difference, sd, n):
     """Bets have a largest one: else it is .76 for .46 of the first, .98 for .43 of the third."""

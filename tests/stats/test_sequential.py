@@ -75,10 +75,10 @@ def test_peeking_at_identical_models_finds_hardly_any_difference():
     assert false["mid-p"] > 0.3
 
 
-def test_zeros_and_ones_give_the_closed_form():
+@pytest.mark.parametrize("n", [300, 30_000])
+def test_zeros_and_ones_give_the_closed_form(n):
     """Any number of them, the mixture's nodes included."""
-    n = 300
-    successes = np.array([0, 1, 17, 150, 299, 300])
+    successes = np.array([0, 1, 17, n // 2, n - 1, n])
     scores = (np.arange(n) < successes[:, None]).astype(float)
 
     expected = np.array(sequential.beta_mixture(successes, n, **LEVEL))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import linalg, optimize, special, stats
 
+from evalstats_plugin import ResponseMatrix, fit_irt
 from evalstats_plugin.irt.estimators.joint import (
     FARTHEST,
     Penalty,
@@ -212,3 +213,11 @@ def test_covariances_without_a_prior_of_abilities_are_those_of_the_identified_di
         np.testing.assert_allclose(found[-len(places) :, -len(places) :], own, rtol=1e-5)
         if kind == "rasch":
             assert not found[0].any()
+
+
+@pytest.mark.parametrize("extreme", [False, True])
+def test_models_all_right_are_named_where_there_are_any(extreme):
+    right = np.random.default_rng(1).integers(0, 2, (6, 20)).astype(float)
+    right[0] = 1.0 if extreme else right[0]
+    notes = fit_irt(ResponseMatrix.from_array(right), "rasch", "jml").notes
+    assert any("half an item" in note for note in notes) == extreme

@@ -12,7 +12,7 @@ from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.ranking.contests.contests import Contests, count_contests
 from evalstats_plugin.ranking.contests.outcomes import Weights
 from evalstats_plugin.ranking.goodness import outcome_probabilities, predictive_fit
-from evalstats_plugin.ranking.ratings import likelihood
+from evalstats_plugin.ranking.ratings import bradley_terry, likelihood
 from evalstats_plugin.ranking.ratings.bradley_terry import (
     fit_bradley_terry,
 )
@@ -138,6 +138,8 @@ def test_llmfao_standard_errors_clustered_by_prompt_are_one_and_a_half_times_as_
     assert np.median(without / plain) == pytest.approx(1.53, abs=0.01)
     assert "only 13 clusters" in prompt.notes[0]
     assert prompt.diagnostics["degrees_of_freedom"] == 12
+    monkeypatch.setattr(bradley_terry, "FEW_CLUSTERS", 13)
+    assert fit_bradley_terry(llmfao, ties="half", covariance="cluster").notes == ()
     worker = fit_bradley_terry(llmfao, ties="half", covariance="judge").std_error / np.sqrt(
         124 / 123
     )
