@@ -220,14 +220,14 @@ class _Run:
         asked = [[None if each is None else each[part] for each in held] for part in (0, 1)]
         questions, prompts = (None if None in each else np.asarray(each) for each in asked)
         n = self.again[key]
-        again = f"{counted(n, 'score')} of an instance there again, of the same value: used once"
+        repeated = f"{counted(n, 'score')} of an instance there again, of the same value: used once"
         return Responses(
             **base,
             item_ids=as_item_ids(ids),
             scores=scores,
             item_hashes=questions,
             provenance=Provenance(prompt_hashes=None if key.perturbation else prompts),
-            notes=(*_mismatch(scores, value), *[again] * (n > 0)),
+            notes=(*_mismatch(scores, value), *[repeated] * (n > 0)),
         )
 
 

@@ -236,9 +236,9 @@ class ItemBank:
 
     @property
     def misfit_by_task(self) -> dict[str, float]:
-        """`misfit`, where a single task and all tasks have one: that of the task, if it is known.
+        """Return `misfit`; in a bank of one task, that of the task also stands for all tasks.
 
-        A bank may be cut from one of several tasks, and may be merged with one of others.
+        A bank of one task may be cut from one of several tasks, or be merged with others.
         """
         misfit, tasks = dict(self.misfit), self.task_names
         if misfit and len(tasks) == 1:

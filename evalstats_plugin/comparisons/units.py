@@ -44,9 +44,11 @@ def common_units(pairs: Pairs) -> Units | None:
     gone = np.isnan(scores)
     ones = np.ones(scores.shape[1])
     sizes = ones if clusters is None else by_cluster(ones, clusters)
-    # Models that lack items are not those with 0 there: their order would be that of the logs.
-    means = np.where(gone, 0.0, scores).sum(axis=0) / np.maximum((~gone).sum(axis=0), 1)
-    sums = scores if clusters is None else by_cluster(np.where(gone, means, scores), clusters)
+    sums = scores
+    if clusters is not None:
+        # Models that lack items are not those with 0 there: their order would be that of the logs.
+        means = np.where(gone, 0.0, scores).sum(axis=0) / np.maximum((~gone).sum(axis=0), 1)
+        sums = by_cluster(np.where(gone, means, scores), clusters)
     if not gone.any():
         return Units(sums, sizes)
 

@@ -306,12 +306,13 @@ def mixture_power(
     rng, size, limit = stream(0, "paths of a sequential test"), abs(difference), -np.log(2 * tail)
     first, second = np.zeros((2, N_PATHS))  # sums; and squares, or discordant items
     power = np.empty(len(looks))
-    losses = _loss_by_bet(size / span, np.sqrt(variance) / span)
+    is_count = discordance is not None
+    losses = _BETS[:0] if is_count else _loss_by_bet(size / span, np.sqrt(variance) / span)
     for look, step in enumerate(np.diff(looks, prepend=0.0).tolist()):
         if discordance is None:
             first = first + rng.normal(step * size, np.sqrt(step * variance), len(first))
             squares = looks[look] * (variance + size**2) / span**2
-            won = _log_capital(first / span, looks[look] * losses, squares)
+            won = _log_capital_of_sums(first / span, looks[look] * losses, squares)
         else:
             new = rng.binomial(int(step), discordance, len(first))
             share = (1 + size / discordance) / 2 if discordance else 0.5
@@ -333,7 +334,7 @@ def _loss_by_bet(mean: float, sd: float) -> FloatArray:
     return _BETS * d.mean() - np.log1p(_BETS[:, None] * d).mean(axis=1)
 
 
-def _log_capital(sums: FloatArray, losses: FloatArray, squares: float) -> FloatArray:
+def _log_capital_of_sums(sums: FloatArray, losses: FloatArray, squares: float) -> FloatArray:
     """Log of the mean capital over the bets λ = cos θ of the mixture, θ uniform.
 
     Where V, the sum of squares, is large, only bets near S/V win: it is √(π/2V) exp(S²/2V) / π.
