@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +122,7 @@ class _Log:
         )
 
     def responses(self) -> list[Responses]:
-        bare = _with_unique_metrics([self._bare(result) for result in self.results], self.results)
+        bare = [*_with_unique_metrics([self._bare(r) for r in self.results], self.results)]
         wanted = [i for i, fields in enumerate(bare) if self._wants(fields)]
         if self.selection.header_only or not wanted:
             return [Responses(**bare[i]) for i in wanted]
@@ -178,9 +178,8 @@ class _Log:
             "notes": (),
         } | (metadata_fields(extra, self.source) if extra else {})
 
-    def _unmatched(self, columns: Mapping[Key, Column], left: Sequence[Key]) -> list[Responses]:
-        """Return responses of instances that match no result, under the metric "instances"."""
-        made: list[Responses] = []
+    def _unmatched(self, columns: Mapping[Key, Column], left: Sequence[Key]) -> Iterator[Responses]:
+        """Yield responses of instances that match no result, under the metric "instances"."""
         for key in left:
             bare: Fields = {
                 "model": str(self.json["model_info"]["id"]),
@@ -190,8 +189,7 @@ class _Log:
                 "notes": (_OF_NO_RESULT,),
             }
             if self._wants(bare):
-                made.append(fill(bare, columns[key], self.json, {}, self.selection))
-        return made
+                yield fill(bare, columns[key], self.json, {}, self.selection)
 
 
 def _without_items(bare: Fields, note: str, result: Json) -> Responses:
@@ -202,18 +200,16 @@ def _without_items(bare: Fields, note: str, result: Json) -> Responses:
     return Responses(**noted)
 
 
-def _with_unique_metrics(bare: Sequence[Fields], results: Sequence[Json]) -> list[Fields]:
+def _with_unique_metrics(bare: Sequence[Fields], results: Sequence[Json]) -> Iterator[Fields]:
     """Add the result's own id, or a number, to metrics of the same task and name."""
     keys = [(fields["measure"].task, fields["measure"].metric) for fields in bare]
     count = Counter(keys)
     seen: Counter[tuple[str, str]] = Counter()
-    made: list[Fields] = []
     for fields, key, result in zip(bare, keys, results, strict=True):
         seen[key] += 1
         more = result.get("evaluation_result_id") or seen[key]
         named = replace(fields["measure"], metric=f"{key[1]} ({more})")
-        made.append({**fields, "measure": named} if count[key] > 1 else fields)
-    return made
+        yield {**fields, "measure": named} if count[key] > 1 else fields
 
 
 def _bounds(config: Json) -> tuple[float, float] | None:
@@ -373,8 +369,7 @@ class Column:
         return [None if m.get(name) is None else str(m[name]) for m in self.metadata]
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """The result that an instance names."""
 
     result_id: str | None

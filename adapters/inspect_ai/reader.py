@@ -303,19 +303,18 @@ def _of_scorer(
     values = [scorer.value_in(sample) for sample in table.samples]
     notes = [*table.notes, *_notes_on_values(values, table)]
     if (stops := early_stops(log)) and found_in(log) is None:
-        notes.append(f"{len(stops)} samples were stopped early, which may favour some items")
+        notes.append(f"{counted(len(stops), 'sample')} stopped early, which may favour some items")
     if log.status != "success":
         notes.append(_incomplete_note(log, len(table.item_ids)))
     items, about_clusters = _items(log, [scorer], table, selection, base)
     graded = all(is_grade(v) or is_unscored(v) for v in values)
     estimands = estimands_of(log, scorer)
+    items["measure"] = items["measure"].on(SHARE if graded else None, "registry")
     epochs: Fields = {
         **_named(
             items,
             scorer.label,
             scorer=scorer.name,
-            scale=SHARE if graded else None,
-            scale_from="registry" if graded else "",
             higher_is_better=graded or estimands[0].logged.is_accuracy or None,
             population=_population(log, table),
             n_cut=_n_cut(log, table),
@@ -502,7 +501,7 @@ def _notes_on_values(values: Sequence[Any], table: Table) -> list[str]:
     unscored = sum(
         is_unscored(v) and not t.failed for v, t in zip(values, table.samples, strict=True)
     )
-    notes = [f"{unscored} samples were left unscored"] if unscored else []
+    notes = [f"{counted(unscored, 'sample')} left unscored"] if unscored else []
     stopped = np.array([bool(t.limit) for t in table.samples])
     if stopped.any():
         which = ", ".join(sorted({printable_name(t.limit) for t in table.samples if t.limit}))
@@ -562,7 +561,7 @@ def _disagreement(scores: NDArray[np.float64], logged: Logged, *, of_items: bool
     value = float(of_items_scored.mean())
     if math.isclose(value, logged.value, rel_tol=1e-9, abs_tol=1e-9):
         return None
-    if single and math.isclose(float(known.mean()), logged.value, rel_tol=1e-9, abs_tol=1e-9):
+    if math.isclose(float(known.mean()), logged.value, rel_tol=1e-9, abs_tol=1e-9):
         return f"{logged.value:.6g} was logged, a mean of epochs; of items it is {value:.6g}"
     return f"{logged.value:.6g} was logged, the items give {value:.6g}"
 
@@ -648,11 +647,16 @@ class Table:
         """Notes on samples without a score."""
         failed = sum(t.failed for t in self.samples)
         invalidated = sum(t.invalidated for t in self.samples)
+        which = "sample is" if invalidated == 1 else "samples are"
         n_absent = len(self.item_ids) - len(set(self.rows.tolist()))
         return [
-            *([f"{failed} of {len(self.samples)} samples ended in an error"] if failed else []),
-            *([f"{invalidated} invalidated samples are left out"] if invalidated else []),
-            *([f"{counted(n_absent, 'item')} of the run have no sample"] if n_absent else []),
+            *(
+                [f"{failed} of {counted(len(self.samples), 'sample')} ended in an error"]
+                if failed
+                else []
+            ),
+            *([f"{invalidated} invalidated {which} left out"] if invalidated else []),
+            *([f"{counted(n_absent, 'item')} of the run without a sample"] if n_absent else []),
         ]
 
 

@@ -26,7 +26,7 @@ from evalstats_plugin.data.measure import Measure, agree
 from evalstats_plugin.data.responses import Provenance, Responses, Selection, Source
 from evalstats_plugin.data.runs import PER_TASK
 from evalstats_plugin.errors import LogError, counted
-from evalstats_plugin.runtime.files import LogFile, parse_json, reporting_damage
+from evalstats_plugin.runtime.files import LogFile, parse_json, reporting_damage, section
 from evalstats_plugin.runtime.memory import check_parquet
 from evalstats_plugin.runtime.untrusted import printable_name
 
@@ -167,7 +167,7 @@ class _Run:
     def __init__(self, parsed: Json, path: Path, selection: Selection) -> None:
         self.json, self.path, self.selection = parsed, path, selection
         general: Json = parsed["config_general"]
-        config = _object(general.get("model_config"))
+        config = section(general.get("model_config"))
         name = general.get("model_name") or config.get("model_name") or selection.model_name
         if not name:
             raise LogError(f"{path} does not name its model: pass --model-name")
@@ -199,7 +199,7 @@ class _Run:
         config = self._config(task)
         given: Any = config.get("metrics") or config.get("metric")
         listed = cast("list[Any]", given) if isinstance(given, list) else []
-        definition = next((m for m in map(_object, listed) if _names(m, metric)), dict[str, Any]())
+        definition = next((m for m in map(section, listed) if _names(m, metric)), dict[str, Any]())
         about: dict[str, Any] = {
             # In the configuration of a group of metrics a field may have a value for each.
             key: cast("Any", value).get(metric) if isinstance(value, Mapping) else value
@@ -260,8 +260,8 @@ class _Run:
 
     def _config(self, task: str) -> Json:
         """Return the configuration of a task, whose name there may lack the number of examples."""
-        configs = _object(self.json.get("config_tasks"))
-        return _object(configs.get(task) or configs.get(re.sub(r"[|:]\d+$", "", task)))
+        configs = section(self.json.get("config_tasks"))
+        return section(configs.get(task) or configs.get(re.sub(r"[|:]\d+$", "", task)))
 
     def _why_not(self, task: str, metric: str, details: _Details | None) -> str:
         if _ALL.match(_named(task)[0]):
@@ -320,7 +320,7 @@ def _read_details(path: Path, metrics: Sequence[str] | None) -> _Details:
         name: [_value(v) for v in table[name].to_pylist()] for name in table.column_names
     }
     if scores is not None:
-        each = [_object(v) for v in columns[scores]]
+        each = [section(v) for v in columns[scores]]
         listed = list(dict.fromkeys(name for row in each for name in row))
         asked_for = [m for m in listed if metrics is None or m in metrics]
         by_metric: dict[str, list[Any]] = {m: [row.get(m) for row in each] for m in asked_for}
@@ -346,7 +346,7 @@ def _read_details(path: Path, metrics: Sequence[str] | None) -> _Details:
 
 def _question(doc: Any) -> Any:
     """Return what was asked, without what depends on the model."""
-    fields = _object(doc)
+    fields = section(doc)
     return None if fields.get("query") is None else [fields["query"], fields.get("choices")]
 
 
@@ -371,10 +371,6 @@ def _number(value: Any) -> float | None:
     if isinstance(value, (bool, int, float)) and not math.isnan(value):
         return float(value)
     return None
-
-
-def _object(value: Any) -> Json:
-    return cast("Json", value) if isinstance(value, Mapping) else {}
 
 
 def _names(metric: Json, name: str) -> bool:

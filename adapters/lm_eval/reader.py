@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from evalstats_plugin.adapters.lm_eval.groups import Tree
 from evalstats_plugin.adapters.lm_eval.samples import (
     BRIER,
     Samples,
-    cluster_field,
     collect,
     number_records,
     read_records,
@@ -69,16 +68,15 @@ def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
     if data is None:
         return None
     if "configs" not in data:
-        return _read_old(data, log.path, selection)
+        return list(_read_old(data, log.path, selection))
     clean = layout.without_block(data)
     return read_results(clean, log.path, selection, is_annotated=layout.KEY in data)
 
 
-def _read_old(data: Mapping[str, Any], path: Path, selection: Selection) -> list[Responses]:
+def _read_old(data: Mapping[str, Any], path: Path, selection: Selection) -> Iterator[Responses]:
     """Read results of lm-eval 0.3 or older: values and standard errors, in full, of no items."""
     model, settings = model_identity(data)
     source = Source(path=path, harness="lm_eval", version="0.3 or older")
-    responses: list[Responses] = []
     for task, values in layout.section(data, "results").items():
         for metric, value in values.items():
             number = as_number(value)
@@ -94,8 +92,7 @@ def _read_old(data: Mapping[str, Any], path: Path, selection: Selection) -> list
                 std_error=None if error is None else Printed.of(error, repr(error)),
                 in_full=True,
             )
-            responses.append(replace(read, settings=settings))
-    return responses
+            yield replace(read, settings=settings)
 
 
 def _read_one_samples_file(path: Path, selection: Selection) -> list[Responses]:
@@ -139,8 +136,7 @@ def read_results(
     return [with_prediction(r, record) for r in responses] if record else responses
 
 
-@dataclass(frozen=True, slots=True)
-class _Metric:
+class _Metric(NamedTuple):
     """One ``"metric,filter"`` key of one task."""
 
     task: str
@@ -271,8 +267,9 @@ class _Run:
         return _Logged(samples, place, n_items, checksum if isinstance(checksum, str) else "")
 
     def _cluster_field(self, task: str) -> str | None:
-        config = layout.section(self.data, "configs", task)
-        return cluster_field(self.selection.cluster, config)
+        """Return the doc field that names clusters: the caller's, else the task's."""
+        metadata = layout.section(self.data, "configs", task, "metadata")
+        return self.selection.cluster or metadata.get("cluster_key")
 
     def _items(self, m: _Metric, logged: _Logged) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Return what is known of a filter's items, and notes on their clusters, made once."""
@@ -443,8 +440,7 @@ class _Stray(_Run):
             return []
         # Before 0.4.7 lines do not name their filter, and only the results file has the names.
         filters = ["none", *(f"filter {n}" for n in range(2, 10))]
-        cluster = cluster_field(self.selection.cluster, {})
-        by = self.selection.by
+        cluster, by = self.selection.cluster, self.selection.by
         samples = read_samples(self.path, filters, cluster, by=by, likelihoods=True)
         logged = _Logged(samples, self.path.name, samples.n_items)
         given = "" if self.selection.model_name else "; the model is named after its folder"

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.lm_eval.values import as_scores
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.runtime.files import field_of, parse_line, section
+from evalstats_plugin.runtime.files import field_of, parse_line
 
 MAX_LINE = 1 << 28
 """Bytes of the longest line; far above any real one (64 answers of 16,000 tokens are 4 MB)."""
@@ -342,8 +342,3 @@ def _parse_in_full(line: bytes, path: Path, number: int) -> dict[str, Any]:
     if "doc_id" not in record:
         raise LogError(f"{where} has no doc_id, so it is not a sample of lm-eval")
     return record
-
-
-def cluster_field(asked: str | None, config: Mapping[str, Any]) -> str | None:
-    """Return the doc field that names clusters: the caller's, else the task's ``cluster_key``."""
-    return asked or section(config, "metadata").get("cluster_key")

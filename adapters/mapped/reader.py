@@ -54,7 +54,7 @@ Key: TypeAlias = str | int
 
 _PARTS = (
     "model", "task", "metric", "item", "epoch", "cluster", "input", "weight", "higher_is_better",
-    "min_score", "max_score", "aggregation", "version", "when",
+    "lower_is_better", "min_score", "max_score", "aggregation", "version", "when",
 )  # fmt: skip
 """Keys of what is read of entries, besides scores."""
 

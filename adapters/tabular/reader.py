@@ -63,7 +63,6 @@ from evalstats_plugin.data.responses import (
     as_item_ids,
     metadata_fields,
     origin,
-    without_codes,
 )
 from evalstats_plugin.data.store import KEY, LARGE, ResponseStore, tasks_of
 from evalstats_plugin.data.tables import (
@@ -150,11 +149,8 @@ def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
     if _MATRIX in metadata:
         responses = ResponseMatrix.load(path).to_responses()
         source = Source(path=path, harness=TABULAR)
-        return [
-            replace(without_codes(r, selection.missing_codes), source=source)
-            for r in responses
-            if _wanted(selection, r.task, r.metric)
-        ]
+        wanted = (r for r in responses if _wanted(selection, r.task, r.metric))
+        return [replace(r, source=source) for r in wanted]
     if KEY in metadata:
         return read_store(path, selection)
     # Saved fits and item banks are Parquet files too.
@@ -596,8 +592,7 @@ def read_store(path: Path, selection: Selection) -> list[Responses]:
     """
     store = ResponseStore(path)
     source = Source(path=path, harness=TABULAR)
-    tasks = [t for t in tasks_of(store) if selection.wants_task(t.task)]
-    tasks = [t for t in tasks if selection.wants_metric(t.metric, t.task)]
+    tasks = [t for t in tasks_of(store) if _wanted(selection, t.task, t.metric)]
     if selection.header_only:
         return [
             Responses(model=model, measure=Measure(task=t.task, metric=t.metric), source=source)
@@ -613,7 +608,7 @@ def read_store(path: Path, selection: Selection) -> list[Responses]:
             "as intervals, compare and fit_irt do in Python, given ResponseStore(path)"
         )
     return [
-        without_codes(replace(r, source=source, notes=store.notes), selection.missing_codes)
+        replace(r, source=source, notes=store.notes)
         for task in tasks
         for r in task.responses(np.arange(len(store.models)))
     ]

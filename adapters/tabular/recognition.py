@@ -12,11 +12,10 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +49,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "hash": ("hash", "item_hash", "sample_hash", "doc_hash"),
     "weight": ("weight",),
     "higher_is_better": ("higher_is_better",),
+    "lower_is_better": ("lower_is_better",),
     "min_score": ("min_score",),
     "max_score": ("max_score",),
     "aggregation": ("aggregation",),
@@ -86,18 +86,26 @@ def find_tables(folder: Path, files: Sequence[LogFile]) -> dict[Path, list[Path]
     """
     endings = (*TEXTS, *LINES, PARQUET)
     mine = [file for file in files if file.path.suffix.lower() in endings]
-    stored = [file.path for file in mine if KEY in _metadata_or_none(file)]
-    if stored and sum(file.path.suffix.lower() == PARQUET for file in mine) > 1:
+    keys = {f.path: _metadata_or_none(f) for f in mine if f.path.suffix.lower() == PARQUET}
+    stored = [path for path, held in keys.items() if held and KEY in held]
+    others = [path.name for path, held in keys.items() if held is not None and KEY not in held]
+    # What cannot be read may be a part of it.
+    if stored and len(keys) > len(others) + 1:
+        if others:
+            raise LogError(
+                f"{folder} holds a response store in several files, and {few(others)}, which is "
+                "not of it: move that to another folder"
+            )
         return {folder: stored}
     tables = [file.path for file in mine if _is_surely_of_scores(file)]
     return {path: [] for path in (*stored, *tables)}
 
 
-def _metadata_or_none(file: LogFile) -> Mapping[bytes, bytes]:
+def _metadata_or_none(file: LogFile) -> Mapping[bytes, bytes] | None:
     try:
         return metadata_in(file)
     except LogError:
-        return {}
+        return None
 
 
 def metadata_in(file: LogFile) -> Mapping[bytes, bytes]:
@@ -175,8 +183,7 @@ def _is_surely_of_scores(file: LogFile) -> bool:
     return is_of_scores(names) and either
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """Which column holds which part of a row."""
 
     columns: Mapping[str, str]
@@ -286,8 +293,7 @@ def closest(part: str, names: Sequence[str]) -> str | None:
     return next((by_small[each[0]] for each in matches if each), None)
 
 
-@dataclass(frozen=True)
-class Epochs:
+class Epochs(NamedTuple):
     """Items and epochs in the names of the columns, or rows, of a matrix: ``7.2``."""
 
     items: list[str]

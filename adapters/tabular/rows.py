@@ -358,13 +358,18 @@ class _ItemProperties:
 
     def direction(self) -> bool | None:
         """Return whether higher scores are better, None if the table does not say."""
-        text = self.same("higher_is_better")
-        if text is None:
-            return None
-        if text.casefold() not in _TRUTH:
-            msg = f"{self.table.where}: higher_is_better is {text!r}. Write true or false."
-            raise DesignError(msg)
-        return _TRUTH[text.casefold()]
+        said: set[bool] = set()
+        for part, direction in (("higher_is_better", True), ("lower_is_better", False)):
+            if (text := self.same(part)) is None:
+                continue
+            if text.casefold() not in _TRUTH:
+                msg = f"{self.table.where}: {part} is {text!r}. Write true or false."
+                raise DesignError(msg)
+            said.add(_TRUTH[text.casefold()] is direction)
+        if len(said) > 1:
+            msg = f"{self.table.where}: higher_is_better and lower_is_better contradict each other"
+            raise DesignError(f"{msg} in {at_rows(self.rows)}. Leave one of the columns out.")
+        return next(iter(said), None)
 
     def bounds(self) -> tuple[float, float] | None:
         """Return the least and greatest possible score, None unless the table gives both."""

@@ -33,27 +33,15 @@ _ALWAYS: dict[str, _Cells] = {
     "score": lambda r: r.scores.ravel(),
 }
 
-_SOMETIMES: dict[str, tuple[Callable[[Responses], bool], _Cells]] = {
-    "cluster": (lambda r: r.clusters is not None, lambda r: _texts(r, r.clusters)),
-    "hash": (lambda r: r.item_hashes is not None, lambda r: _texts(r, r.item_hashes)),
-    "weight": (
-        lambda r: r.weights is not None,
-        lambda r: _all(r, None) if r.weights is None else _each(r, r.weights),
-    ),
-    "higher_is_better": (
-        lambda r: r.higher_is_better is not None,
-        lambda r: _all(r, r.higher_is_better),
-    ),
-    "min_score": (
-        lambda r: r.bounds is not None,
-        lambda r: _all(r, None if r.bounds is None else float(r.bounds[0])),
-    ),
-    "max_score": (
-        lambda r: r.bounds is not None,
-        lambda r: _all(r, None if r.bounds is None else float(r.bounds[1])),
-    ),
-    "aggregation": (lambda r: r.aggregation != "mean", lambda r: _all(r, r.aggregation)),
+_SOMETIMES: dict[str, _Cells] = {
+    "cluster": lambda r: _texts(r, r.clusters),
+    "hash": lambda r: _texts(r, r.item_hashes),
+    "weight": lambda r: _all(r, None) if r.weights is None else _each(r, r.weights),
+    "higher_is_better": lambda r: _all(r, r.higher_is_better),
+    "min_score": lambda r: _all(r, r.bounds and float(r.bounds[0])),
+    "max_score": lambda r: _all(r, r.bounds and float(r.bounds[1])),
 }
+"""Columns that are left out where they would be empty."""
 
 
 def write_csv(responses: ResponseSet, output: Path, *, matrix: bool = False) -> Written:
@@ -163,9 +151,10 @@ def _tidy(every: Sequence[Responses], output: Path, *, may_be_empty: bool = Fals
             "items; every-eval-ever and parquet hold values without items too"
         )
     columns = {name: _column(held, of) for name, of in _ALWAYS.items()}
-    for name, (has, of) in _SOMETIMES.items():
-        if any(has(r) for r in held):
-            columns[name] = _column(held, of)
+    some = {name: _column(held, of) for name, of in _SOMETIMES.items()}
+    columns |= {name: cells for name, cells in some.items() if cells.null_count < len(cells)}
+    if any(r.aggregation != "mean" for r in held):
+        columns["aggregation"] = _column(held, lambda r: _all(r, r.aggregation))
     return pa.table(columns)
 
 

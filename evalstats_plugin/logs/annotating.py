@@ -8,6 +8,7 @@ written stops none of the others.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,7 @@ from evalstats_plugin.logs.reading import (
 )
 from evalstats_plugin.logs.withholding import as_logged
 from evalstats_plugin.plugins import Plugins, load_plugins, strict
+from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.untrusted import echo_message
 from evalstats_plugin.runtime.workers import n_workers, parallel_map
 from evalstats_plugin.runtime.writing import (
@@ -166,15 +168,21 @@ def annotate(
                 if str(log) in named or not isinstance(error, IncompleteLogError)
             }
         if not seen:
-            if (rest := [log for log in targets if log not in broken]) and selection is not None:
+            rest = [LogFile(log) for log in targets if log not in broken]
+            if rest and selection is not None:
                 raise nothing_selected(rest, selection, using)
             return _Outcome([], broken, len(targets))
         if all(analysed.unfit for analysed in seen.values()):
             raise next(analysed.unfit for analysed in seen.values() if analysed.unfit)
         responses_of = {log: analysed.responses for log, analysed in seen.items()}
         labelled = _labelled(responses_of) if together else {}
-        options: Mapping[str, Any] = compare if isinstance(compare, Mapping) else {}
-        crossed = _crossed(labelled, baseline, options) if compare or baseline else None
+        crossed: Crossed | None = None
+        if compare or baseline:
+            from evalstats_plugin.logs.together import Crossed
+
+            crossed = Crossed(
+                labelled, baseline, **(compare if isinstance(compare, Mapping) else {})
+            )
         results = {log: analysed.intervals for log, analysed in seen.items()}
         scales = pooled = capabilities = None
         if fits:
@@ -319,7 +327,8 @@ def _targets(
             targets[log] = log if output is None else as_path(output) / log.relative_to(root)
     # Two names that differ in case alone are one file on a Mac and on Windows.
     names = {(str(target).casefold(), log.parent) for log, target in targets.items()}
-    clashes = len(names) - len({name for name, _ in names})
+    same = Counter(name for name, _ in names)
+    clashes = sum(n for n in same.values() if n > 1)
     if output is not None and clashes:
         msg = f"{clashes} logs would overwrite each other in {output}: annotate their common folder"
         raise WriteError(msg)
@@ -377,7 +386,11 @@ def _analyse(
     try:
         responses = read_log(log, selection, plugins)
         if any(r.source.harness == TABULAR for r in responses):
-            return _is_table(log)
+            return WriteError(
+                f"{log} is a table of scores, which has no place for intervals: 'report {log} "
+                f"--format csv' prints scores with their intervals, 'export {log} --to "
+                "every-eval-ever --intervals -o FOLDER' writes both"
+            )
         responses, unfit = _at_k(responses, at_k)
         if not responses and (selection.tasks or selection.metrics):
             return None
@@ -420,15 +433,6 @@ def _at_k(
         return list(with_at_k(ResponseSet(tuple(responses)), names)), None
     except DesignError as error:
         return responses, error
-
-
-def _is_table(table: Path) -> WriteError:
-    msg = (
-        f"{table} is a table of scores, which has no place for intervals: 'report {table} --format "
-        f"csv' prints scores with their intervals, 'export {table} --to every-eval-ever "
-        "--intervals -o FOLDER' writes both"
-    )
-    return WriteError(msg)
 
 
 def _not_whole(seen: Mapping[Path, _Analysed], *, rescore: bool) -> dict[Path, WriteError]:
@@ -479,14 +483,6 @@ def _labelled(responses_of: Mapping[Path, Sequence[Responses]]) -> dict[str, lis
     """Responses by log, with models of one name in several logs labelled by their paths."""
     labelled = iter(label_models(r for each in responses_of.values() for r in each))
     return {str(log): [next(labelled) for _ in each] for log, each in responses_of.items()}
-
-
-def _crossed(
-    labelled: Mapping[str, Sequence[Responses]], baseline: str | None, options: Mapping[str, Any]
-) -> Crossed:
-    from evalstats_plugin.logs.together import Crossed
-
-    return Crossed(labelled, baseline, **options)
 
 
 def _of_items(statistics: ItemStatistics, crossed: Crossed | None, log: str) -> ItemStatistics:
@@ -576,8 +572,11 @@ def _write_some(
             if state is not None and log.resolve() not in ours and _revision(log) != state:
                 raise changed_error(log)
             with overwriting(allowed=overwrite or folder is None):
-                if folder is not None:
-                    _check_copy(target, folder)
+                # Links may lead outside; a copy on disk may be this very one.
+                if folder is not None and not getattr(folder, "protocol", ""):
+                    check_inside(target, folder)
+                elif folder is not None:
+                    check_free(target)
                 written.append(write_annotated(log, annotation, target, plugins))
         except EvalStatsError as error:
             failed[log] = error
@@ -585,17 +584,6 @@ def _write_some(
         if state is not None:
             ours.add(target.resolve())
     return written, failed
-
-
-def _check_copy(target: Path, folder: Path) -> None:
-    """Refuse a copy outside of the folder, where links may lead, or over another file in a store.
-
-    On disk a copy that is there already may be this very one.
-    """
-    if getattr(folder, "protocol", ""):
-        check_free(target)
-    else:
-        check_inside(target, folder)
 
 
 def _revision(log: Path) -> Revision | None:

@@ -75,9 +75,11 @@ def export(
         raise SelectionError(msg)
     listed, about = as_list(responses)
     held = ResponseSet(tuple(map(_encodable, listed)), about)
+    read_from = {r.source.path for r in held}
     if not len(held):
         raise WriteError(f"nothing to export to {output}: no responses were selected")
-    _refuse_source(held, Path(output))
+    if Path(output).exists() and any(p.is_file() and p.samefile(output) for p in read_from):
+        raise WriteError(f"{output} is one of the files that were read. Write to another file.")
     with overwriting(allowed=overwrite):
         if not Path(output).is_dir():
             check_free(Path(output))
@@ -123,13 +125,6 @@ def _has_halves(texts: NDArray[Any]) -> bool:
     """Whether texts hold halves of surrogate pairs, U+D800 to U+DFFF."""
     letters = np.frombuffer(np.ascontiguousarray(texts), dtype=np.uint32)
     return bool(((letters & 0xFFFFF800) == 0xD800).any())
-
-
-def _refuse_source(responses: ResponseSet, output: Path) -> None:
-    """Raise `WriteError` if the output would overwrite a file that was read."""
-    read = {r.source.path for r in responses}
-    if output.exists() and any(p.is_file() and p.samefile(output) for p in read):
-        raise WriteError(f"{output} is one of the files that were read. Write to another file.")
 
 
 def exporter_of(to: str | None, output: Path, plugins: Plugins) -> Exporter:

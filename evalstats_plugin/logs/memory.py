@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from io import BytesIO
@@ -102,10 +103,9 @@ def _add_each(held: Held, listed: list[Any], selection: Selection, plugins: Plug
             held.tables.append(LogFile(name, "\n".join(lines).encode()))
             return
     elif listed and all(isinstance(each, (int, float, list, tuple, np.ndarray)) for each in listed):
-        try:
+        array = None
+        with suppress(ValueError, TypeError):
             array = np.asarray(listed, dtype=np.float64)
-        except (ValueError, TypeError):
-            array = None
         if array is not None:
             held.responses += _of_array(array, selection)
             return

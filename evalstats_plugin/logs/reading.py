@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -20,11 +20,11 @@ from io import BytesIO
 from operator import attrgetter
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from evalstats_plugin.data.inputs import Readable, under
-from evalstats_plugin.data.measure import Measures
+from evalstats_plugin.data.measure import COST, Measures
 from evalstats_plugin.data.metrics import with_stock
 from evalstats_plugin.data.responses import (
     TABULAR,
@@ -220,8 +220,9 @@ def read(
     notes += _about_broken(broken, responses, set() if skip_broken else set(map(str, places)))
     if not responses:
         first = next(iter(broken.values()), None)
-        raise first or _nothing_in(search.logs.values(), selection, plugins)
-    _check_used(responses, selection)
+        files = [log.file for log in search.logs.values()]
+        raise first or nothing_selected(files, selection, plugins)
+    responses = _used(responses, selection)
     by_setting = selection.by is not None and all(r.tags is None for r in responses)
     if selection.by is not None and by_setting:
         responses = with_settings_as_tags(responses, selection.by)
@@ -263,6 +264,8 @@ def check(
     ------
     LogError
         A path holds no log.
+    SelectionError
+        No log holds the task and metric.
 
     Examples
     --------
@@ -283,9 +286,17 @@ def check(
         if isinstance(outcome, PluginError) and strict():
             raise outcome
         if isinstance(outcome, Unread):
-            broken.append(_unreadable(log, outcome))
+            why = "its run did not end: " * isinstance(outcome, IncompleteLogError)
+            broken.append(
+                Finding(
+                    problem="unreadable", task=None, models=(), detail=f"{why}{outcome}",
+                    logs=(str(log),),
+                )
+            )  # fmt: skip
         else:
             responses += outcome
+    if not responses and not broken and (selection.tasks or selection.metrics):
+        raise nothing_selected([log.file for log in asked], selection, plugins)
     rows = (*broken, *find_problems(label_models(responses)))
     return Findings(rows, (f"{len(logs)} log{'s'[: len(logs) != 1]} checked", *plugins.problems))
 
@@ -385,8 +396,7 @@ def find_logs(paths: Iterable[str | Path], plugins: Plugins) -> list[Path]:
         return list(search.logs)
 
 
-@dataclass(frozen=True, slots=True)
-class _Log:
+class _Log(NamedTuple):
     """A log to be read."""
 
     file: LogFile
@@ -470,7 +480,9 @@ class _Search:
 
         A mapping claims all JSON.
         """
-        entries = sorted(folder.iterdir(), key=lambda p: p.name)
+        entries: list[Path] = []
+        with suppress(FileNotFoundError):  # another program removed it
+            entries = sorted(folder.iterdir(), key=lambda p: p.name)
         files = {p: LogFile(p) for p in entries if not p.name.startswith(".") and p.is_file()}
         if self._is_mapped:
             return {p: _Log(file) for p, file in files.items() if p.suffix.lower() in _JSON}
@@ -481,16 +493,29 @@ class _Search:
             for name in self.asked:
                 if not files:
                     break
-                offered = list(files.values())
-                claimed: list[Mapping[Path, Sequence[Path]]] = self.plugins.call(
-                    "evalstats_find_logs", only=name, folder=folder, files=offered
-                )
-                for mine in claimed:
+                for mine in self._claimed(name, folder, files):
                     for log, others in mine.items():
                         logs[log] = self._kept(files.get(log), log, name)
                         for path in (log, *others):
                             files.pop(path, None)
         return logs
+
+    def _claimed(
+        self, adapter: str, folder: Path, files: dict[Path, LogFile]
+    ) -> list[Mapping[Path, Sequence[Path]]]:
+        """Ask a plugin for its logs among files; those that are gone by then are taken out."""
+        offered = list(files.values())
+        try:
+            return self.plugins.call(
+                "evalstats_find_logs", only=adapter, folder=folder, files=offered
+            )
+        except LogError:
+            gone = [path for path in files if not path.exists()]
+            if not gone:
+                raise
+            for path in gone:
+                del files[path]
+            return self._claimed(adapter, folder, files)
 
     def _kept(self, file: LogFile | None, path: Path, adapter: str) -> _Log:
         """Return a log that was found; its file stays open if it was opened."""
@@ -550,10 +575,7 @@ def _read(
         problems = "".join(f"; {problem}" for problem in plugins.problems)
         msg = f"{path} is not a log that an installed adapter knows ({adapters(plugins)}){problems}"
         raise LogError(msg)
-    listed = [with_epochs(r) for r in responses] if again else list(responses)
-    if listed and listed[0].source.harness == TABULAR:
-        # Tables are read without these: a code is no score beyond a scale.
-        selection = replace(selection, missing_codes=())
+    listed = map(with_epochs, responses) if again else responses
     return _checked(listed, selection, plugins)
 
 
@@ -634,13 +656,6 @@ def _outcome(
     return responses, plugins.failures
 
 
-def _unreadable(log: Path, error: Unread) -> Finding:
-    why = "its run did not end: " if isinstance(error, IncompleteLogError) else ""
-    return Finding(
-        problem="unreadable", task=None, models=(), detail=f"{why}{error}", logs=(str(log),)
-    )
-
-
 def _about_broken(
     broken: Mapping[Path, Unread], responses: Sequence[Responses], asked: Set[str]
 ) -> list[str]:
@@ -671,45 +686,63 @@ def _about_limits(kept: Iterable[Responses]) -> list[str]:
     return [f"only some items were run, {why} ({few(list(dict.fromkeys(parts)))})"] if parts else []
 
 
-def _check_used(responses: Sequence[Responses], selection: Selection) -> None:
-    """Raise if the cluster field or the table options apply to none of the logs."""
+def _used(responses: list[Responses], selection: Selection) -> list[Responses]:
+    """Return the responses asked for: what adapters take for TASK=METRIC may be one metric's name.
+
+    Raises
+    ------
+    SelectionError
+        The cluster field, a task of a metric or the table options apply to none of the logs.
+    """
     if selection.cluster is not None and all(r.clusters is None for r in responses):
         raise SelectionError(
             f"no item of these logs has the field {selection.cluster!r}. Name a field that says "
             "which items belong together, such as doc.passage_id."
         )
-    tasks = list(dict.fromkeys(n for r in responses for n in (r.task, *(g.name for g in r.groups))))
-    # Adapters also know a task by a part of its name, such as that before its subject.
-    names = [part for task in tasks for part in (task, *re.split(r"[:/|]", task))]
-    for asked in filter(None, map(parted, selection.metrics)):
-        patterns = [task for task, _ in asked]
-        if not any(is_like(name, pattern) for name in names for pattern in patterns):
-            raise SelectionError(_unknown("task", patterns, tasks))
+    names = [_names_of_task(r) for r in responses]
+    metrics = list(selection.metrics)
+    for k, asked in enumerate(metrics):
+        patterns = [task for task, _ in parted(asked)]
+        if patterns and not any(
+            is_like(n, task) for each in names for n in each for task in patterns
+        ):
+            metrics[k] = f"*={asked}"
+            by_name = replace(selection, metrics=(metrics[k],))
+            if not any(by_name.wants_metric(r.metric, r.task) for r in responses):
+                tasks = [n for r in responses for n in (r.task, *(g.name for g in r.groups))]
+                raise SelectionError(_unknown("task", patterns, list(dict.fromkeys(tasks))))
     about_tables = selection.columns or selection.wide
     if about_tables and all(r.source.harness != TABULAR for r in responses):
         raise SelectionError(
             "columns and wide (--columns, --wide) are about tables (CSV, TSV, JSONL, Parquet), but "
             f"{responses[0].source.path} is a log of {responses[0].source.harness}. Leave them out."
         )
+    meant = replace(selection, metrics=tuple(metrics))
+    return [
+        r
+        for r, of in zip(responses, names, strict=True)
+        if meant == selection or r.measure.scale == COST or meant.wants_metric(r.metric, *of)
+    ]
+
+
+def _names_of_task(r: Responses) -> list[str]:
+    """Return names of a task: adapters also know it by a part, as that before its subject."""
+    names = (r.task, *(group.name for group in r.groups))
+    return [part for name in names for part in (name, *re.split(r"[:/|]", name))]
 
 
 def nothing_selected(
-    logs: Sequence[Path], selection: Selection, plugins: Plugins
+    logs: Sequence[LogFile], selection: Selection, plugins: Plugins
 ) -> EvalStatsError:
     """Return the error that logs hold nothing of what was asked for, with the closest names."""
-    return _nothing_in([_Log(LogFile(log)) for log in logs], selection, plugins)
-
-
-def _nothing_in(logs: Iterable[_Log], selection: Selection, plugins: Plugins) -> EvalStatsError:
     everything = replace(selection, tasks=(), metrics=(), header_only=True)
-    responses = [r for log in logs for r in _read(log, everything, plugins)]
+    responses = [r for log in logs for r in _read(_Log(log), everything, plugins)]
+    if not logs:
+        return LogError("there is nothing to read: name a log, a folder of logs, or a pattern")
     if not responses:
-        paths = [log.file.path for log in logs]
-        if not paths:
-            return LogError("there is nothing to read: name a log, a folder of logs, or a pattern")
-        return LogError(f"{paths[0]} holds no scores at all: no task has a metric")
+        return LogError(f"{logs[0].path} holds no scores at all: no task has a metric")
     tasks = list(dict.fromkeys(n for r in responses for n in (*(g.name for g in r.groups), r.task)))
-    metrics = list(dict.fromkeys(r.metric for r in responses))
+    metrics = list(dict.fromkeys(r.metric.removesuffix(",none") for r in responses))
     if not any(selection.wants_task(t) for t in tasks):
         return SelectionError(_unknown("task", selection.tasks, tasks))
     return SelectionError(_unknown("metric", selection.metrics, metrics))

@@ -35,7 +35,6 @@ from evalstats_plugin.scores.items import item_outcomes, prefixes
 MOST_RANKED = 200
 """Models of one task up to which their ranks are written into logs."""
 
-_PARAMETERS = ("difficulty", "discrimination")
 FitT = TypeVar("FitT")
 
 
@@ -183,8 +182,10 @@ class CrossedAbilities:
 
 
 def _statistics(item: ItemEstimate, start: str) -> dict[str, float | str]:
-    numbers = {start + name: getattr(item, name) for name in _PARAMETERS}
-    estimated: dict[str, float | str] = {k: v for k, v in numbers.items() if v is not None}
+    numbers = {"difficulty": item.difficulty, "discrimination": item.discrimination}
+    estimated: dict[str, float | str] = {
+        start + name: number for name, number in numbers.items() if number is not None
+    }
     return estimated | ({f"{start}suspect": "; ".join(item.notes)} if item.notes else {})
 
 
@@ -255,7 +256,7 @@ class CrossedCapabilities:
         rows = tuple(
             row
             for metric, capabilities in fits.items()
-            for model in dict.fromkeys(r.model for r in own if short_metric(r.metric) == metric)
+            for model in dict.fromkeys(r.model for r in own)
             for row in capabilities.levels(model, metric)
         )
         notes = {metric: capabilities.notes for metric, capabilities in fits.items()}
@@ -309,16 +310,12 @@ class MetricFits(Generic[FitT]):
         # Logs that a later run replaces are left out.
         self._kept = {id(r) for r in kept}
         used, unused = usable(kept)
-        self.by_metric: dict[str, FitT] = {}
-        failed: dict[str, DesignError] = {}
         by_metric = grouped(used, lambda r: short_metric(r.metric))
         under = (ResponseSet(tuple(own)) for own in by_metric.values())
         outcomes = parallel_map(partial(_outcome, fit), under)
-        for metric, outcome in zip(by_metric, outcomes, strict=True):
-            if isinstance(outcome, DesignError):
-                failed[metric] = outcome
-            else:
-                self.by_metric[metric] = outcome
+        ended = dict(zip(by_metric, outcomes, strict=True))
+        failed = {m: error for m, error in ended.items() if isinstance(error, DesignError)}
+        self.by_metric = {m: fit for m, fit in ended.items() if not isinstance(fit, DesignError)}
         if not self.by_metric:
             reasons = few([f"{metric}: {error}" for metric, error in failed.items()], most=2)
             raise DesignError(f"{nothing}: {reasons or 'no log holds scores of items'}")

@@ -55,6 +55,19 @@ def test_nothing_wrong_is_exit_code_0(run: Run) -> None:
     assert "Nothing found that is wrong." in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [(("-t", "es_mk"), "no task in the logs is called 'es_mk'; did you mean es_mc"),
+     (("-m", "bleau"), "no metric in the logs is called 'bleau'; did you mean bleu?")],
+)  # fmt: skip
+def test_a_name_that_no_log_has_is_refused(run: Run, asked: tuple[str, str], said: str) -> None:
+    """Nothing was checked."""
+    done = run("check", OUT, *asked)
+
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
 def test_json_has_every_log(run: Run, logs: Path) -> None:
     """Rows are findings, with the fields of the record."""
     done = run("check", logs, "-t", "es_mc", "--format", "json")

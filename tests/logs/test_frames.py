@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import evalstats_plugin as es
 from evalstats_plugin.data.responses import Selection
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
-from evalstats_plugin.logs.memory import sorted_out
+from evalstats_plugin.logs.memory import _flat_names, rows_of_matrix, sorted_out
 from evalstats_plugin.plugins import load_plugins
 
 
@@ -141,3 +142,54 @@ def test_notebooks_show_rows_and_notes_without_markup_of_logs(tidy: pd.DataFrame
     assert shown.count("<tr") >= 3
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
+
+
+@pytest.mark.parametrize(
+    ("index", "columns", "rows"),
+    [
+        ("model", None, "models"), ("Model_Name", None, "models"), (None, "item", "models"),
+        ("x", "Question", "models"), ("item", None, "items"), (None, "LLM model", ""),
+        (None, "models", "items"), ("doc_id", "y", "items"), (None, None, ""), ("x", "y", ""),
+    ],
+)  # fmt: skip
+def test_names_of_an_index_tell_what_its_rows_are(
+    index: str | None, columns: str | None, rows: str
+) -> None:
+    """Of a matrix of numbers without repeated names alone."""
+    frame = pd.DataFrame(np.eye(2), index=["a", "b"], columns=["1", "2"])
+    frame = frame.rename_axis(index=index, columns=columns)
+    twice, texts = frame.set_axis(["a", "a"]).rename_axis(index), frame.astype(str)
+    nested = pd.concat({"t": frame})
+
+    assert rows_of_matrix([frame, None]) == rows
+    assert {rows_of_matrix([odd]) for odd in (twice, texts, nested, "a", np.eye(2))} == {""}
+    assert rows_of_matrix([]) == ""
+
+
+def test_columns_that_occur_again_are_epochs_of_matrices() -> None:
+    """Those of two levels too; of other tables every name is as it is."""
+    levels = [("q1", 0), ("q1", 1), ("q2", ""), 7]
+
+    assert _flat_names(levels, numbered=False) == ["q1.0", "q1.1", "q2", "7"]
+    assert _flat_names(["a", "b", "a"], numbered=True) == ["a.0", "b", "a.1"]
+    assert _flat_names(["a", "b", "a"], numbered=False) == ["a", "b", "a"]
+    assert _flat_names(["a", "b"], numbered=True) == ["a", "b"]
+
+
+def test_things_in_lists_are_read_as_what_each_is(tidy: pd.DataFrame, tmp_path: Path) -> None:
+    """Records together, numbers together, files by the name that they have."""
+    file = tmp_path / "scores.csv"
+    tidy.to_csv(file, index=False)
+    info = SimpleNamespace(name=str(file), size=1)
+    records = tidy.to_dict(orient="records")
+    plugins, asked = load_plugins(), Selection()
+    held = sorted_out([[info, str(file)], tidy, records, iter([[1, 0], [0.5, 1]])], asked, plugins)
+
+    assert held.places == [str(file)] * 2
+    assert [str(table.path) for table in held.tables] == ["DataFrame", "records.jsonl 2"]
+    assert [r.scores.tolist() for r in held.responses] == [[[1], [0]], [[0.5], [1]]]
+    assert [r.model for r in es.read([[1, 0, 1]], model_name="mine")] == ["mine"]
+    (one,) = es.read([1, 0, 1])
+    assert one.scores.shape == (3, 1)
+    with pytest.raises(TypeError, match=r"builtins\.int cannot be read"):
+        es.read([1, "a"])

@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,8 @@ import evalstats_plugin as es
 from evalstats_plugin.data.importing import write_store
 from evalstats_plugin.data.responses import Group
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
-from evalstats_plugin.logs import reading
 from evalstats_plugin.logs.exporting import _encodable
-from evalstats_plugin.logs.reading import adapters
+from evalstats_plugin.logs.reading import adapters, as_path
 from evalstats_plugin.plugins import load_plugins
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
@@ -145,10 +145,8 @@ def test_codes_for_missing_are_left_out_of_whatever_is_read() -> None:
         assert any(note.endswith(" of 0 taken for missing") for note in r.notes)
 
 
-def test_codes_for_missing_are_taken_out_of_files_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of matrices and stores as well; a table is read without them, and not looked at again."""
+def test_codes_for_missing_are_taken_out_of_files_once(tmp_path: Path) -> None:
+    """Of matrices and stores as well; each is noted once."""
     matrix = es.ResponseMatrix.from_array(np.array([[1, 0, -1, 1], [0, 1, 1, -1]]))
     matrix.save(tmp_path / "matrix.parquet")
     write_store(tmp_path / "store.parquet", matrix)
@@ -160,7 +158,6 @@ def test_codes_for_missing_are_taken_out_of_files_once(
     [own] = es.read(tmp_path / "own.json", mapping=mapping, model_name="m", missing_code=-1)
     assert np.nan_to_num(own.item_means, nan=9).tolist() == [1, 9]
     assert not any("mismatch" in note for note in own.notes)
-    monkeypatch.setattr(reading, "without_codes", None)
 
     for name, n_scored in (("matrix.parquet", 6), ("store.parquet", 6), ("table.csv", 1)):
         each = es.read(tmp_path / name, missing_code=-1).responses
@@ -412,6 +409,13 @@ def test_a_run_of_a_part_of_a_task_is_noted() -> None:
 
     (note,) = (note for note in found.notes if note.startswith("only some items were run"))
     assert note.endswith("(es_mc: 7 of 60)")
+
+
+def test_addresses_of_files_are_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows the slash before the drive is none of them."""
+    assert as_path("file:///logs/a%20b") == Path("/logs/a b")
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert as_path("file:///C:/logs") == Path("C:/logs")
 
 
 def test_messages_name_the_adapters_that_are_there():

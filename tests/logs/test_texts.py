@@ -5,17 +5,26 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from zipfile import ZipFile
 
+import numpy as np
 import pytest
 
+from evalstats_plugin import Measure, ResponseMatrix
 from evalstats_plugin.adapters.lm_eval.texts import texts_of
-from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.responses import Responses, Source
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.logs.reading import read
-from evalstats_plugin.logs.texts import LONGEST, compare_items, item_texts
+from evalstats_plugin.logs.texts import (
+    LONGEST,
+    compare_items,
+    item_texts,
+    questions_of,
+    with_response,
+)
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 LM_EVAL = LOGS / "lm_eval"
@@ -208,3 +217,77 @@ def test_only_the_texts_of_the_rows_wanted_are_read() -> None:
         ("3", "acc,none", "12"), ("4", "acc,none", "15")
     ]  # fmt: skip
     assert (found.n_flipped, [c.n_items for c in found.counts]) == (7, [60, 60])
+
+
+def _of_two(tmp_path: Path) -> tuple[list[Responses], Any]:
+    """Return two metrics of models a and b, each with a log, and plugins that have texts of it."""
+    scores = {"a": [1.0, 0.0, 1.0, 0.5], "b": [0.0, 1.0, 1.0, 0.25]}
+    responses: list[Responses] = []
+    for model, own in scores.items():
+        (tmp_path / model).touch()
+        source = Source(path=tmp_path / model, harness="toy")
+        responses += [
+            Responses(
+                model=model, measure=Measure(task="t", metric=metric), source=source,
+                item_ids=np.array(["p", "q", "r", "s"]), scores=np.array(own)[:, None],
+            )
+            for metric in ("acc", "f1")
+        ]  # fmt: skip
+    texts = {
+        "a": {("t", "p"): ItemText("", "4", "five", "line 1"), ("t", "q"): ItemText(answer="x")},
+        "b": {("t", "p"): ItemText("2 + 2?", "", "four"), ("t", "q"): ItemText("", "y", "z", "9")},
+    }
+    asked: list[Any] = []
+
+    def call(_: str, *, log: Any, items: Any) -> Any:
+        asked.append(items)
+        own = texts[log.path.name]
+        return {place: text for place, text in own.items() if place[1] in items[place[0]]} or None
+
+    return responses, SimpleNamespace(call=call, asked=asked)
+
+
+def test_texts_of_two_models_complete_each_other(tmp_path: Path) -> None:
+    """All items; of a number of rows those that differ under the first metric."""
+    responses, using = _of_two(tmp_path)
+    every = compare_items(responses, "a", "b", plugins=using)
+    worse = compare_items(responses, "a", "b", most=9, only="worse", plugins=using)
+    one = compare_items(responses, "a", "b", most=1, plugins=using)
+    outcomes = [(row.item, row.metric, row.outcome) for row in every]
+
+    assert sorted(outcomes) == [
+        (item, metric, outcome)
+        for item, outcome in (("p", "worse"), ("q", "better"), ("r", "same"), ("s", "worse"))
+        for metric in ("acc", "f1")
+    ]
+    p, q = (next(row for row in every if row.item == item) for item in ("p", "q"))
+    assert (p.question, p.target, p.answer_a, p.answer_b, p.where) == (
+        "2 + 2?", "4", "five", "four", "line 1"
+    )  # fmt: skip
+    assert (q.question, q.target, q.answer_a, q.answer_b, q.where) == ("", "y", "x", "z", "9")
+    assert [(row.item, row.metric) for row in worse] == [("p", "acc"), ("s", "acc")]
+    assert (every.n_flipped, worse.n_flipped, len(one)) == (3, 2, 1)
+    # Each log once, and of it the items of the rows alone.
+    assert using.asked[:2] == [{"t": {"p", "q", "r", "s"}}] * 2
+    assert using.asked[-2:] == [{"t": {one.rows[0].item}}] * 2
+    assert questions_of(responses, using) == {("t", "p"): "2 + 2?"}
+    other = ResponseMatrix.from_array(np.eye(2), models=["a", "b"], items=["1", "2"]).to_responses()
+    apart = [other[0], replace(other[1], item_ids=np.array(["3", "4"]))]
+    with pytest.raises(DesignError, match="no item has a score of both 'a' and 'b'"):
+        compare_items(apart, "a", "b", plugins=using)
+
+
+def test_questions_are_of_the_first_log_and_texts_end_at_their_limit(tmp_path: Path) -> None:
+    """A text of the longest length is whole; of one letter more the middle is left out."""
+    responses, using = _of_two(tmp_path)
+    long = "ab" * (LONGEST // 2)
+    held = {"a": ItemText("first", long), "b": ItemText("second", long + "c")}
+    using.call = lambda _, log, items: {("t", "p"): held[log.path.name]}  # noqa: ARG005
+    texts = item_texts(responses, {"t": {"p"}, "u": {"q"}}, using)
+
+    assert LONGEST == 2000
+    assert questions_of(responses, using) == {("t", "p"): "first"}
+    assert texts["a", "t", "p"].target == long
+    assert texts["b", "t", "p"].target == f"{long[:998]} … {(long + 'c')[-998:]}"
+    assert item_texts(responses, {"t": {"p"}}, using, longest=None)["b", "t", "p"] == held["b"]
+    assert [with_response("4", r) for r in (" 4\n", " ", "It is 4")] == ["4", "4", "4\n\nIt is 4"]

@@ -55,10 +55,31 @@ def test_what_is_rescored_is_written() -> None:
     assert _kept(row, rescored={("t", "acc")}) is row
 
 
-def test_few_digits_are_no_rounding() -> None:
-    """A half is a half."""
-    assert not is_printed_as(0.52, 0.5)
-    assert is_printed_as(0.5004, 0.5)
+@pytest.mark.parametrize(
+    ("logged", "step"), [(0.5, 1e-3), (0.125, 1e-3), (0.1234, 1e-4), (1.5e-07, 1e-17), (7.0, 1e-3)]
+)
+def test_values_are_equal_within_half_a_digit(logged: float, step: float) -> None:
+    """Of three digits at least, so that a half is a half; all 17 of numbers with an exponent."""
+    for sign in (1, -1):
+        assert is_printed_as(logged + sign * 0.4999 * step, logged)
+        beyond = 0.5001 if step > 1e-10 else 1e5
+        assert not is_printed_as(logged + sign * beyond * step, logged)
+
+
+def test_groups_are_in_part_where_a_task_of_their_metric_is() -> None:
+    """The row of another metric, and one without an interval as logged, stay as they are."""
+    cut = PartialScores("u", "acc", 1, 1, altered=False)
+    group = _kept(_row(0.5, None, kind="group"), cut)
+    other, bare = _row(0.5, 0.5, kind="group", metric="f1"), _row(0.5, 0.5, low=None)
+
+    assert group.notes == (WITHHELD + "1 of 2 items of u are in this log",)
+    assert (group.estimate, group.method) == (None, "none")
+    assert _kept(other, cut) is other
+    assert _kept(bare, PartialScores("t", "acc", 1, 1, altered=False)) is bare
+    for untold in (_row(None, 0.5), _row(0.5, None)):
+        assert _kept(untold) is untold
+    adaptive = _row(0.5, 0.25, method="adaptive")
+    assert _kept(adaptive) is adaptive
 
 
 def test_a_row_is_withheld_by_one_of_its_notes() -> None:

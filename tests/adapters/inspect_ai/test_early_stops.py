@@ -57,7 +57,7 @@ def test_the_early_stopping_of_others_is_told_too(log: Path) -> None:
     """Not ours, so what it chose by is not known."""
     [found] = read(_changed(log, manager="somebody")).responses
 
-    assert ("19987 samples were stopped early, which may favour some items",) == found.notes
+    assert ("19,987 samples stopped early, which may favour some items",) == found.notes
     assert found.population is None
 
 

@@ -307,7 +307,7 @@ def test_samples_that_lack_a_summary_are_missed(written: Write, members: Members
     (r,) = _of(written({**members, "summaries.json": members["summaries.json"][:4]}))
 
     assert any("mismatch: 6 scored items were logged, 4 are there" in note for note in r.notes)
-    assert "2 items of the run have no sample" in r.notes
+    assert "2 items of the run without a sample" in r.notes
 
 
 def test_names_cannot_steer_a_terminal(written: Write, members: Members) -> None:

@@ -164,7 +164,7 @@ def test_grades_are_numbers_and_nan_and_errors_are_missing() -> None:
         expected = grades.get(str(value.value), math.nan) if value else math.nan
         np.testing.assert_equal(score, expected)
     assert "4 of 40 samples ended in an error" in r.notes
-    assert "3 samples were left unscored" in r.notes
+    assert "3 samples left unscored" in r.notes
     assert (0.0, 1.0) == r.bounds
 
 

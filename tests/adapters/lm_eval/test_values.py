@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from evalstats_plugin.adapters.lm_eval.values import (
+    aggregation_of,
     as_answers,
+    as_number,
+    as_pairs,
+    as_scores,
+    brier_scores,
     contradiction,
     disagreement,
+    kind_of,
+    repeat_scores,
     same,
 )
 
@@ -79,3 +87,75 @@ def test_what_is_no_pair_of_labels_is_none(odd: object) -> None:
     assert pairs.tolist() == [[1, 0], [None, None], ["a", "b"]]
     assert as_answers([[1, 0], odd]) is None
     assert as_answers([None, None]) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_brier_scores_are_sums_of_squares(seed: int) -> None:
+    """From log-likelihoods, of which none is above 0, or from probabilities; of any choices."""
+    rng = np.random.default_rng(seed)
+    values: list[Any] = [None]
+    expected = [math.nan]
+    for k in range(30):
+        size = int(rng.integers(2, 6))
+        target = int(rng.integers(size))
+        logs = rng.normal(size=size) - 9
+        shares = np.exp(logs) / np.exp(logs).sum()
+        values.append((target, (logs if k % 2 else shares).tolist()))
+        expected.append(float(sum((p - (c == target)) ** 2 for c, p in enumerate(shares))))
+
+    np.testing.assert_allclose(brier_scores(values), expected, rtol=1e-12)  # pyright: ignore[reportArgumentType]
+    assert brier_scores([(0, [0.0, -50.0])]) == pytest.approx([0.0])
+    assert brier_scores([(0, [1.0, 0.0])]) == pytest.approx([0.0])
+    for odd in (
+        (2, [0.5, 0.5]), (-1, [0.5, 0.5]), (0, [0.5, 1.5]), (0, [0.5, -0.5]), (0.5, [0.5, 0.5]),
+        (0,), 3, ("a", [1, 0]), (0, ["x", "y"]),
+    ):  # fmt: skip
+        assert brier_scores([values[1], odd]) is None
+
+
+def test_logged_numbers_may_be_texts() -> None:
+    """Of NumPy, and what is none."""
+    told = {True: 1.0, 3: 3.0, "0.5": 0.5, "True": 1.0, "False": 0.0, "nan": math.nan}
+    for value, number in told.items():
+        assert as_number(value) == pytest.approx(number, nan_ok=True)
+    for nothing in ("N/A", "", None, [1], (1,), {}, 10**400, object()):
+        assert as_number(nothing) is None
+    np.testing.assert_array_equal(as_scores([1, None, True]), [1, math.nan, 1])  # pyright: ignore[reportArgumentType]
+    np.testing.assert_array_equal(as_scores(["0.5", None, "True"]), [0.5, math.nan, 1])  # pyright: ignore[reportArgumentType]
+    assert as_scores(["a"]) is None
+    assert as_scores([[1, 2], [3, 4]]) is None
+    np.testing.assert_array_equal(as_pairs([[1, 2], None]), [[1, 2], [math.nan] * 2])  # pyright: ignore[reportArgumentType]
+    for odd in ([[1, 2, 3]], [1, 2], [[1], [1, 2]], [["a", 1]]):
+        assert as_pairs(odd) is None
+
+
+def test_scores_of_repeats_are_padded_but_not_without_end() -> None:
+    """One very long row would make the array as wide: above 64 cells for each score."""
+    np.testing.assert_array_equal(
+        repeat_scores([[1, 0, "0.5"], None, [1]]),  # pyright: ignore[reportArgumentType]
+        [[1, 0, 0.5], [math.nan] * 3, [1, math.nan, math.nan]],
+    )
+    for odd in ([[1], 2], [None], [], [["a"]], [[], None]):
+        assert repeat_scores(odd) is None
+    # 128 rows of 1 and one of n: 129 n cells, of which 64 (128 + n + 64) are allowed.
+    most = 64 * (128 + 64) // (129 - 64)
+    assert repeat_scores([[1]] * 128 + [[1] * most]).shape == (129, most)  # pyright: ignore[reportOptionalMemberAccess]
+    assert repeat_scores([[1]] * 128 + [[1] * (most + 1)]) is None
+
+
+def test_kinds_and_aggregations_are_named() -> None:
+    """What stands in place of a score, and how a task aggregates it."""
+    kinds = {
+        "a list of 2: int, text": [None, 1, (1, "a")], "an object": [{}], "a text": ["a"],
+        "a list of 1: list": [[[1]]], "object": [object()],
+    }  # fmt: skip
+    assert {kind: kind_of(values) for kind, values in kinds.items()} == {k: k for k in kinds}
+    listed = [
+        {"metric": "a"}, {"metric": "a", "aggregation": "median"}, {"metric": "b", "aggregation":
+        "<function f>"}, {"metric": "c", "aggregation": "chrf++"},
+    ]  # fmt: skip
+    names = [
+        aggregation_of(m, {"metric_list": listed}) for m in ("a", "b", "c", "f1", "acc", "mcc")
+    ]
+    assert names == ["median", "custom", "chrf++", "f1", "mean", "matthews_corrcoef"]
+    assert aggregation_of("perplexity", {}) == "perplexity"

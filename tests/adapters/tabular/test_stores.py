@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from evalstats_plugin import compare, read
+from evalstats_plugin import compare, export, read
 from evalstats_plugin.adapters.tabular import reader
 from evalstats_plugin.cli import main
 from evalstats_plugin.data import store as store_module
@@ -131,6 +131,22 @@ def test_a_folder_is_not_read_without_its_damaged_file(
         code, shown, message = run(command, tmp_path / "parts")
         assert (code, shown) == (2, "")
         assert f"{damaged}.parquet cannot be read as a response store" in message
+
+
+def test_other_parquet_beside_a_store_is_read_or_named(tmp_path: Path, store: ResponseStore):
+    """Beside a store in one file a table is a log; one in several files is all of its folder."""
+    table = "model,item,score\nm,1,1\nm,2,0\n"
+    (tmp_path / "table.csv").write_text(table)
+    export(read(tmp_path / "table.csv"), tmp_path / "f" / "table.parquet")
+    assert {r.model for r in read(tmp_path / "f")} == {"m"}
+    one, other = store.blocks(20)
+    write_store(tmp_path / "f" / "0.parquet", one)
+    assert {r.model for r in read(tmp_path / "f")} == {"m", *store.models}
+    write_store(tmp_path / "f" / "1.parquet", other)
+    with pytest.raises(LogError, match=r"f holds a response store in several files, and table\.pa"):
+        read(tmp_path / "f")
+    (tmp_path / "f" / "table.parquet").unlink()
+    assert {r.model for r in read(tmp_path / "f")} == {*store.models}
 
 
 def test_columns_of_a_store_are_not_named(store: ResponseStore):

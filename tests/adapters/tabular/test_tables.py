@@ -189,6 +189,24 @@ def test_weights_hashes_bounds_and_direction(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
+    ("columns", "cells", "direction"),
+    [
+        ("lower_is_better", "true", False), ("lower_is_better", "0", True),
+        ("Lower Is Better", "1", False), ("lower_is_better", "", None),
+        ("higher_is_better,lower_is_better", "False,True", False),
+    ],
+)  # fmt: skip
+def test_either_direction_may_be_said(
+    table: Table, columns: str, cells: str, *, direction: bool | None
+) -> None:
+    """By which of the two columns it may be, or by both."""
+    [of_items] = read(table(f"model,item,score,{columns}", f"a,1,3,{cells}", f"a,2,4,{cells}"))
+    [summary] = read(table(f"model,task,n,score,{columns}", f"a,t,9,3.5,{cells}"))
+
+    assert [r.higher_is_better for r in (of_items, summary)] == [direction, direction]
+
+
+@pytest.mark.parametrize(
     ("weights", "message"),
     [
         (("1", "", "2"), "weight is '' in row 2. Write a number of 0 or more"),
@@ -284,6 +302,14 @@ def test_tables_in_a_folder_are_found_by_their_columns(table: Table, tmp_path: P
         (
             ["model,item,score,higher_is_better", "a,q1,1,true", "a,q2,1,false"],
             DesignError, ["higher_is_better is true, false"],
+        ),
+        (
+            ["model,item,score,lower_is_better", "a,q1,1,low"],
+            DesignError, ["lower_is_better is 'low'. Write true or false."],
+        ),
+        (
+            ["model,item,score,lower_is_better,higher_is_better", "b,q1,1,,", "a,q1,1,1,true"],
+            DesignError, ["contradict each other in row 2. Leave one of the columns out."],
         ),
         (["model,item,score", "a,q1,1,9"], LogError, ["4 cells, but the heading has 3"]),
         (["model,item,score,score", "a,q1,1,9"], LogError, ["3, 4 are both called 'score'"]),
