@@ -109,15 +109,9 @@ class ResponseMatrix:
         """The items, one per line: item, task, metric, cluster, hash."""
         import pandas as pd
 
-        return pd.DataFrame(
-            {
-                "item": self.item_ids,
-                "task": self.tasks,
-                "metric": self.metrics,
-                "cluster": self.clusters,
-                "hash": self.item_hashes,
-            }
-        )
+        names = ("item", "task", "metric", "cluster", "hash")
+        columns = (getattr(self, field) for field in _OF_ITEMS)
+        return pd.DataFrame(dict(zip(names, columns, strict=False)))
 
     @classmethod
     def from_array(
@@ -327,7 +321,7 @@ def _join_task(
             chance[at] = np.where(np.isnan(chance[at]), r.chance, chance[at])
         if r.item_hashes is None:
             continue
-        mine = r.item_hashes.astype(str).astype(object)
+        mine = hash_texts(r.item_hashes)
         differ, owners = questions.compare(at, mine, j)
         if differ.any() and not drop:
             first = int(np.flatnonzero(differ)[0])
@@ -441,6 +435,13 @@ class Questions:
         new = (mine != "") & (earlier < 0)
         hashes[at[new]], owners[at[new]] = mine[new], owner
         return differ, earlier
+
+
+def hash_texts(hashes: NDArray[Any]) -> NDArray[np.object_]:
+    """Return hashes as texts, in bytes or not, shape (M,)."""
+    if hashes.dtype.kind == "S":
+        hashes = np.char.decode(hashes, errors="backslashreplace")
+    return hashes.astype(str).astype(object)
 
 
 def _kind(hashes: NDArray[Any]) -> str:

@@ -515,7 +515,10 @@ class Selection:
         if not pairs or not tasks:
             return self.metrics
         asked = [metric for task, metric in pairs if any(is_like(n, task) for n in tasks)]
-        return tuple(asked or [metric for metric in self.metrics if "=" not in metric])
+        if asked or all("=" in metric for metric in self.metrics):
+            return tuple(asked)
+        # A name may hold "=" itself.
+        return self.metrics
 
 
 def is_like(name: str, pattern: str) -> bool:

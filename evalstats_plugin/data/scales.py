@@ -89,9 +89,7 @@ def observed(scores: FloatArray) -> Scale | None:
     (None, (0.0, 1.0))
     """
     finite = scores[np.isfinite(scores)]
-    if not len(finite):
-        return None
-    if finite.min() >= 0 and finite.max() <= 1:
+    if _need_no_telling(finite):
         return None
     if _few_beyond(finite, (0.0, 1.0)):
         return SHARE
@@ -103,6 +101,10 @@ def observed(scores: FloatArray) -> Scale | None:
     if 4 <= top <= 10 and whole:
         return Scale(min(least, 1.0), 5.0 if top <= 5 else 10.0, unit="points")
     return Scale(0.0, 100.0, unit="percent") if 10 < top <= 100 else None
+
+
+def _need_no_telling(finite: FloatArray) -> bool:
+    return not len(finite) or (finite.min() >= 0 and finite.max() <= 1)
 
 
 def _few_beyond(scores: FloatArray, bounds: tuple[float, float]) -> bool:
@@ -187,8 +189,7 @@ def _settled(group: Sequence[Responses]) -> list[Responses]:
     scale = observed(scores)
     metric = group[0].measure.metric
     if scale is None and usual is None:
-        finite = scores[np.isfinite(scores)]
-        if not len(finite) or (finite.min() >= 0 and finite.max() <= 1):
+        if _need_no_telling(scores[np.isfinite(scores)]):
             return list(group)
         # What one model's zeros and ones would look like, others' scores exclude.
         return [r.under(r.measure.on(UNLIMITED, "observed")) for r in group]

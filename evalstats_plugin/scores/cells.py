@@ -97,7 +97,7 @@ class Cell:
             r = self.responses
             value = r.logged if r.predicted is None else r.predicted.estimate
             return math.nan if value is None else value
-        if self.clusters is not None and self.estimand == "clusters" and self.kind != "ratio":
+        if self.estimand == "clusters":
             return float(weighted_sums(self)[0].mean())
         if self.kind == "binary":
             low, high = self.bounds or UNIT

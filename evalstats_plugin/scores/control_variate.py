@@ -80,12 +80,16 @@ def control_variate(
         confidence_level=confidence_level, method=method, rng=rng,
     )  # fmt: skip
     rows = [replace(row, depth=len(r.groups)) for row, r in zip(plain, everything, strict=True)]
+    notes = (*notes, *plain.notes)
     for every in _by_task(everything):
         # Adaptive tests have chosen items, which control variates cannot adjust for.
         where = [i for i in every if everything[i].predicted is None]
-        table = _table([cells[i] for i in where])
-        for i, row in zip(where, _rows(table, [rows[i] for i in where]), strict=True):
-            rows[i] = row
+        table, of_task = _table([cells[i] for i in where]), [rows[i] for i in where]
+        spans = [cell.bounds for cell in table.cells]
+        # Those with the same bounds at once.
+        for bounds, own in grouped(range(len(where)), spans.__getitem__).items():
+            for j, row in zip(own, _of_bounds(table, own, bounds, of_task), strict=True):
+                rows[where[j]] = row
     if not any(row.method == METHOD for row in rows):
         notes = (*notes, "control variates changed nothing: no model ran only a part of the items")
     return Intervals(tuple(group_rows(cells, rows)), notes, plain.seed)
@@ -141,15 +145,6 @@ def _of_others(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
         n_others > 0, (above.sum(axis=0) - above) / np.maximum(n_others, 1), np.nan
     )
     return of_others, (count[:, 0] > 0).sum() - (count[:, 0] > 0)
-
-
-def _rows(table: _Table, plain: Sequence[ScoreInterval]) -> list[ScoreInterval]:
-    """Adjust the rows of the models on one task, those with the same bounds at once."""
-    rows = list(plain)
-    for bounds, where in grouped(range(len(rows)), lambda i: table.cells[i].bounds).items():
-        for i, row in zip(where, _of_bounds(table, where, bounds, rows), strict=True):
-            rows[i] = row
-    return rows
 
 
 def _of_bounds(
@@ -222,8 +217,7 @@ def _notes(table: _Table, adjusted: Adjusted, i: int, j: int) -> tuple[str, ...]
         f"for all {counted(total, 'item')}; {n} of them were run and must be a random part",
         f"{source} predict which items are hard{worth}",
     )
-    if table.cells[i].n > n:
-        alone = table.cells[i].n - n
+    if alone := table.cells[i].n - n:
         notes = (*notes, f"{counted(alone, 'item')} without a covariate left out")
     if table.cells[i].clusters is not None:
         notes = (*notes, f"{METHOD} treats clustered items as independent")

@@ -107,12 +107,12 @@ def curves(
             raise SelectionError(f"{name!r} is no curve: write pass@1..8, for example")
         points = range(int(match[2]), int(match[3]) + 1)
         derived = at_k(responses, *(f"{match[1]}{k}" for k in points))
-        notes += derived.notes
-        level = confidence_level ** (1 / len(points))
+        found = intervals(derived, confidence_level=confidence_level ** (1 / len(points)))
+        notes += found.notes
         joint = f"limits of {name} hold for all {len(points)} k at once"
         rows += (
             replace(row, confidence_level=confidence_level, notes=(*row.notes, joint))
-            for row in intervals(derived, confidence_level=level)
+            for row in found
         )
     return Results(tuple(rows), tuple(dict.fromkeys(notes)))
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.data.matrix import Questions, hash_texts
 from evalstats_plugin.data.responses import Responses, shared_items
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.data.runs import (
@@ -29,6 +30,7 @@ from evalstats_plugin.data.runs import (
 from evalstats_plugin.data.scales import settled, strays
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.scores.cells import make_cell
+from evalstats_plugin.stats.arrays import IntArray
 
 PROBLEMS = {
     "unreadable": "a log cannot be read, or its run did not end",
@@ -239,20 +241,20 @@ def _of_tasks(latest: Sequence[Responses]) -> dict[str, list[Responses]]:
 
 def _settings(task: str, of_models: Sequence[Responses]) -> Iterator[Finding]:
     """Compare settings of the task; a model has its own chat template, or none."""
-    settings = [dict(r.settings) | _extent(r) for r in of_models]
     # Settings of one harness are no others' business.
-    harness = {r.source.harness for r in of_models}
-    every = sorted({name for each in settings for name in each if name.startswith(PER_TASK)})
-    names = [name for name in every if name != PER_TASK + "version"]  # has a finding of its own
-    for name in [*names, "chat_template", "system_instruction"] if len(harness) == 1 else ():
-        holders: dict[str, list[Responses]] = {}
-        for r, each in zip(of_models, settings, strict=True):
-            value = each.get(name, "none")
-            value = "its own" if name == "chat_template" and value != "none" else value
-            holders.setdefault(value, []).append(r)
-        if len(holders) > 1:
-            shown = name.removeprefix(PER_TASK).replace("_", " ")
-            yield _found("settings", task, of_models, _by_value(shown, holders))
+    for own in grouped(of_models, lambda r: r.source.harness).values():
+        settings = [dict(r.settings) | _extent(r) for r in own]
+        every = sorted({name for each in settings for name in each if name.startswith(PER_TASK)})
+        names = [name for name in every if name != PER_TASK + "version"]  # has its own finding
+        for name in [*names, "chat_template", "system_instruction"]:
+            holders: dict[str, list[Responses]] = {}
+            for r, each in zip(own, settings, strict=True):
+                value = each.get(name, "none")
+                value = "its own" if name == "chat_template" and value != "none" else value
+                holders.setdefault(value, []).append(r)
+            if len(holders) > 1:
+                shown = name.removeprefix(PER_TASK).replace("_", " ")
+                yield _found("settings", task, own, _by_value(shown, holders))
 
 
 def _extent(r: Responses) -> dict[str, str]:
@@ -266,19 +268,18 @@ def _extent(r: Responses) -> dict[str, str]:
 def _hashes(task: str, of_models: Sequence[Responses]) -> Iterator[Finding]:
     """Compare the questions and prompts of each model with those of the one with most items."""
     reference = max(of_models, key=lambda r: len(r.item_ids))
-    questions: list[Responses] = []
-    prompts: list[Responses] = []
+    other: dict[str, list[Responses]] = {"questions": [], "prompts": []}
     for r in of_models:
         shared = shared_items(reference, r)
         if r is reference or shared is None:
             continue
         if _differ(reference.item_hashes, r.item_hashes, shared):
-            questions.append(r)
+            other["questions"].append(r)
         elif _asked_alike(reference, r) and _differ(
             reference.provenance.prompt_hashes, r.provenance.prompt_hashes, shared
         ):
-            prompts.append(r)
-    for problem, others in (("questions", questions), ("prompts", prompts)):
+            other["prompts"].append(r)
+    for problem, others in other.items():
         if others:
             names = few([r.model for r in others], 3)
             detail = f"{problem} of {names} differ from those of {reference.model}"
@@ -286,11 +287,14 @@ def _hashes(task: str, of_models: Sequence[Responses]) -> Iterator[Finding]:
 
 
 def _differ(
-    a: NDArray[Any] | None, b: NDArray[Any] | None, shared: tuple[NDArray[Any], NDArray[Any]]
+    a: NDArray[Any] | None, b: NDArray[Any] | None, shared: tuple[IntArray, IntArray]
 ) -> bool:
-    if a is None or b is None or max(map(int, map(np.max, shared))) >= min(len(a), len(b)):
+    """Whether any hash is another: of those that were made in one way, as a join compares them."""
+    if a is None or b is None:
         return False
-    return not np.array_equal(a[shared[0]], b[shared[1]])
+    everywhere, asked = np.arange(len(shared[0])), Questions(len(shared[0]))
+    asked.compare(everywhere, hash_texts(a[shared[0]]), 0)
+    return bool(asked.compare(everywhere, hash_texts(b[shared[1]]), 1)[0].any())
 
 
 def _asked_alike(a: Responses, b: Responses) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from evalstats_plugin.data.responses import Group, mean_of_tasks, task_shares
+from evalstats_plugin.data.measure import joint
+from evalstats_plugin.data.responses import Group, Weighting, mean_of_tasks, task_shares
 from evalstats_plugin.data.results import finite
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.scores.cells import Cell
@@ -61,31 +62,32 @@ def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval
     """Combine the tasks: independent strata with fixed weights; the wider where these are open."""
     if group.weighting != "either":
         return _weighted_row(group, cells, rows)
-    both = [
-        _weighted_row(replace(group, weighting=weighting), cells, rows)
-        for weighting in ("micro", "macro")
-    ]
-    wider = max(both, key=lambda row: (row.high or 0.0) - (row.low or 0.0))
-    other = both[wider is both[0]]
-    if other.low is None or other.high is None or wider.low is None:
-        return wider
-    kinds = ("micro", "macro") if wider is both[0] else ("macro", "micro")
+    kinds: tuple[Weighting, Weighting] = ("micro", "macro")
+    both = [_weighted_row(replace(group, weighting=kind), cells, rows) for kind in kinds]
+    if both[0].low is None:
+        return both[0]
+    limits = np.array([[row.low, row.high] for row in both], dtype=np.float64)
+    wider = int(np.argmax(limits[:, 1] - limits[:, 0]))
+    low, high = limits[1 - wider]
     note = (
         f"the logged values do not tell whether every item or every task counts the same: the "
-        f"wider interval is shown ({kinds[0]}); {kinds[1]}: {other.low:.3f} to {other.high:.3f}"
+        f"wider interval is shown ({kinds[wider]}); {kinds[1 - wider]}: {low:.3f} to {high:.3f}"
     )
-    return replace(wider, notes=(*wider.notes, note))
+    return replace(both[wider], notes=(*both[wider].notes, note))
 
 
 def _weighted_row(
     group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval]
 ) -> ScoreInterval:
-    measure = rows[0].measure
+    measure = joint([c.responses.measure for c in cells])
+    directions = {r.higher_is_better for r in rows} - {None}
     none: dict[str, Any] = dict.fromkeys(_OF_TASKS)
     row = replace(
         rows[0],
         task=group.name,
-        measure=None if measure is None else replace(measure, task=group.name, n_cut=0),
+        # Of tasks that go different ways the mean goes none.
+        higher_is_better=directions.pop() if len(directions) == 1 else None,
+        measure=replace(measure, task=group.name, n_cut=0, population=None),
         kind="group",
         depth=group.depth,
         n_items=sum(c.n for c in cells),
@@ -117,8 +119,7 @@ def _weighted_row(
         ends = [(r.low, r.high) if r.missing_low is None else (r.missing_low, r.missing_high)
                 for r in rows]  # fmt: skip
         limits = strata.mover([c.estimate for c in cells], Interval(*np.array(ends).T), shares)
-        low, high = float(limits.low), float(limits.high)
-        row = with_open(row, low, high, "drop")
+        row = with_open(row, float(limits.low), float(limits.high), "drop")
     return replace(
         row,
         low=finite(float(interval.low)),

@@ -9,7 +9,7 @@ and the rows of groups of tasks (`scores.groups`). 0/1 scores in a matrix need n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -100,6 +100,8 @@ _TREND = 2.0
 PREDICTIVE = "beta-predictive"
 """What `beta-hpd` and `beta` become for a finite population."""
 
+_LIMITS = ("low", "high", "naive_low", "naive_high", "low_unseen", "high_unseen")
+
 _PREDICTED = {"beta-hpd": predictive_hpd, "beta": predictive_equal_tailed}
 
 MOST_PREDICTED = 2**20
@@ -183,11 +185,10 @@ def intervals(
         check_known(what, name, get_args(names))
     source, seed = stream(rng, "score intervals"), rng if isinstance(rng, int) else None
     solver = _Solver(confidence_level, method, prior, source, _Treated(estimand, clusters, missing))
+    notes = responses.notes
     if isinstance(responses, ResponseStore):
         rows = _of_store(responses, solver, population)
-        return Intervals(tuple(rows), responses.notes, seed)
-    if isinstance(responses, ResponseMatrix):
-        notes = responses.notes
+    elif isinstance(responses, ResponseMatrix):
         rows = _of_matrix(responses, solver, population, {})[0]
     else:
         listed, notes = as_list(responses)
@@ -235,10 +236,10 @@ def _of_cells(
     rows = [_row(c, *s, solver.level) for c, s in zip(cells, solver.solve(cells), strict=True)]
     rows = [_with_coverage(c, r, solver) for c, r in zip(cells, rows, strict=True)]
     rows = _beside_independent(cells, rows, solver)
-    rows = _with_unseen(cells, _with_bounds(cells, rows, solver), solver.level)
-    if population is not None:
-        rows = [_of_population(c, r, population, solver) for c, r in zip(cells, rows, strict=True)]
-    return list(group_rows(cells, rows))
+    rows = _with_unseen(cells, rows, solver.level)
+    sizes = [_population_of(cell, population) for cell in cells]
+    rows = [_of_population(*each, solver) for each in zip(cells, rows, sizes, strict=True)]
+    return list(group_rows(cells, _with_bounds(cells, rows, sizes, solver)))
 
 
 class _Treated(NamedTuple):
@@ -282,7 +283,10 @@ def _with_unseen(
 
 
 def _with_bounds(
-    cells: Sequence[Cell], rows: Sequence[ScoreInterval], solver: _Solver
+    cells: Sequence[Cell],
+    rows: Sequence[ScoreInterval],
+    sizes: Sequence[int | None],
+    solver: _Solver,
 ) -> list[ScoreInterval]:
     """Add the limits that hold whatever the missing items would have scored."""
     rows = list(rows)
@@ -299,7 +303,11 @@ def _with_bounds(
         other = solver.at(level)
         lows = other.solve([least for _, least, _ in some])
         highs = other.solve([most for _, _, most in some])
-        for (i, least, most), (_, low, _), (_, _, high) in zip(some, lows, highs, strict=True):
+        for (i, least, most), (_, below, _), (_, _, above) in zip(some, lows, highs, strict=True):
+            (low,), (high,) = (
+                _shrunk(end.estimate, [limit], end.n, sizes[i])
+                for end, limit in ((least, below), (most, above))
+            )
             worst = most if cells[i].responses.higher_is_better is False else least
             if solver.treated.missing == "drop":
                 rows[i] = of_all(rows[i], worst.estimate, worst.n)
@@ -324,13 +332,9 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
         lower = upper = None
     elif cell.kind is not None and (lower is None or upper is None):
         notes = (*notes, _no_interval(method, cell.n))
-    elif (
-        lower is not None
-        and upper is not None
-        and cell.composite is None
-        and method not in AS_PRINTED
-    ):
-        scale = r.measure.scale or UNLIMITED
+    elif lower is not None and upper is not None and method not in AS_PRINTED:
+        scale = r.measure.scale if cell.composite is None else cell.composite.scale
+        scale = scale or UNLIMITED
         lower, upper = max(lower, scale.low), min(upper, scale.high)
     return ScoreInterval(
         model=r.model,
@@ -382,22 +386,15 @@ def _with_coverage(cell: Cell, row: ScoreInterval, solver: _Solver) -> ScoreInte
     No interval of a count covers every score equally. Epochs do not help: how often an item was
     answered says nothing about its 0 or 1 unless one assumes how chances are distributed.
     """
-    method = solver.table.get(row.method)
-    if (
-        cell.responses.unreduced is None
-        or cell.kind != "binary"
-        or method is None
-        or method.family != "binary"
-        or row.low is None
-        or row.high is None
-    ):
+    if cell.responses.unreduced is None or cell.kind != "binary" or row.low is None:
         return row
-    low, high = solver.of_counts(method, np.arange(cell.n + 1), np.full(cell.n + 1, cell.n))
-
-    zero, top = cell.bounds or UNIT
-    ends = (row.low - zero) / (top - zero), (row.high - zero) / (top - zero)
-    scores = np.linspace(*ends, _SCORES + 2)[1:-1, None]
+    method = solver.table[row.method]
+    if method.family != "binary":
+        return row
     k = np.arange(cell.n + 1)
+    low, high = solver.of_counts(method, k, np.full(cell.n + 1, cell.n))
+    first, last = np.clip([limit[int(cell.successes)] for limit in (low, high)], 0.0, 1.0)
+    scores = np.linspace(first, last, _SCORES + 2)[1:-1, None]
     ways = special.gammaln(cell.n + 1) - special.gammaln(k + 1) - special.gammaln(cell.n - k + 1)
     chance = np.exp(ways + special.xlogy(k, scores) + special.xlog1py(cell.n - k, -scores))
     covered = (chance * ((low <= scores) & (scores <= high))).sum(axis=1)
@@ -483,14 +480,15 @@ class _Solver:
             return choose(kind, self.method, self.table, defaults)
         if cell.clusters is not None:
             # A method for independent items holds their mean, and no mean of clusters.
-            fits = self.method in _FOR_CLUSTERS or cell.estimand == "items" or kind == "ratio"
+            fits = self.method in _FOR_CLUSTERS or cell.estimand == "items"
             name = self.method if fits else "auto"
             method = choose(kind, name, self.table, CLUSTERED_DEFAULTS)
             # By the sizes alone, not by scores: no method is selected by its result.
-            few = method.family != "clustered-sized" or _freedom(cell) < FEW_FREEDOM
-            if name != "auto" or few or self.treated.clusters == "fixed":
-                return method
-            return self.table[CLUSTERED_DEFAULTS["bounded"][0]]
+            if name == "auto" and kind == "binary" and self.treated.clusters == "random":
+                freedom = satterthwaite(weighted_sums(cell)[1])  # NaN of one cluster
+                if freedom >= FEW_FREEDOM:
+                    return self.table[CLUSTERED_DEFAULTS["bounded"][0]]
+            return method
         return self.for_independent(kind)
 
     def for_independent(self, kind: Kind) -> Method:
@@ -527,21 +525,15 @@ class _Solver:
                 *cluster_arrays(batch, cluster_sums if sized else weighted_sums), **more
             )
         scores = _padded([c.values for c in batch])
+        if method.family == "bounded-attained":
+            attained = tuple(np.array([c.attained for c in batch]).T)
+            function = partial(function, attained=attained)
         if method.family in ("bounded", "bounded-attained"):
-            if method.family == "bounded-attained":
-                function = partial(
-                    function, attained=tuple(np.array([c.attained for c in batch]).T)
-                )
             return function(scores, bounds=bounds)
         if method.family == "ratio":
             ones = [np.ones(c.n) if c.weights is None else c.weights for c in batch]
             return function(scores, _padded(ones))
         return function(scores, **(sampling if method.family == "resampling" else {}))
-
-
-def _freedom(cell: Cell) -> float:
-    """Degrees of freedom of the clustered error; 0 for one cluster."""
-    return float(np.nan_to_num(satterthwaite(weighted_sums(cell)[1])))
 
 
 def _padded(rows: Sequence[FloatArray]) -> FloatArray:
@@ -553,11 +545,11 @@ def _padded(rows: Sequence[FloatArray]) -> FloatArray:
 
 
 def _of_composites(
-    method: Method, batch: Sequence[Cell], level: float, sampling: dict[str, Any]
+    method: Method, batch: Sequence[Cell], level: float, sampling: Mapping[str, object]
 ) -> Limits:
     """Run one method on cells whose metric is not a mean; `sampling` is for methods that draw."""
     function = partial(method.load(), confidence_level=level)
-    composites: list[Any] = [c.composite for c in batch]
+    composites = [c.composite for c in batch if c.composite is not None]
     if method.family == "f1":
         tables = np.stack([c.table for c in composites])
         right = tables[:, 1, 1]
@@ -575,7 +567,7 @@ def _of_composites(
     if method.family == "left-out":
         parts = [function(np.asarray(c.estimate), c.values) for c in batch]
     elif method.family == "auc":
-        parts = [function(*c.ranked) for c in composites]
+        parts = [function(*c.ranked) for c in composites if c.ranked is not None]
     else:
         more = sampling if method.name == "sums-percentile" else {}
         parts = [
@@ -606,13 +598,9 @@ def _beside_independent(
     for i, (_, low, high) in zip(where, naive, strict=True):
         cell, row = cells[i], rows[i]
         of_mean = cell.composite is None or cell.kind == "binary"
-        if of_mean:
-            n_clusters, allowed_for = len(cluster_sums(cell)[0]), row.method in _FOR_CLUSTERS
-        else:
-            n_clusters = len(np.unique(cluster_names(np.asarray(cell.clusters))))
-            allowed_for = row.method.startswith("sums-")
+        n_clusters = len(np.unique(cluster_names(np.asarray(cell.clusters))))
         row = replace(row, n_clusters=n_clusters)
-        if not allowed_for:
+        if row.method not in _FOR_CLUSTERS and not row.method.startswith("sums-"):
             note = f"{row.method} treats clustered items as independent: perhaps too short"
             rows[i] = replace(row, notes=(*row.notes, note))
             continue
@@ -630,12 +618,12 @@ def _beside_independent(
 
 def _for_population(cell: Cell, row: ScoreInterval, how: _Treated) -> ScoreInterval:
     """Name what the interval is for, and say so where scores go with the size of a cluster."""
-    fixed = how.clusters == "fixed" and row.method == CLUSTERED_DEFAULTS["binary"][0]
+    sized = row.method == CLUSTERED_DEFAULTS["binary"][0]
+    fixed = how.clusters == "fixed" and sized
     population = "new items of these clusters" if fixed else "new clusters like these"
     notes = row.notes
     if how.clusters == "fixed" and not fixed:
         notes = (*notes, f"{row.method} is for new clusters: fixed ones need 0/1 scores")
-    sized = row.method == CLUSTERED_DEFAULTS["binary"][0]
     trend = float((size_slope if sized else size_trend)(*cluster_sums(on_unit(cell))))
     if abs(trend) > _TREND:
         ways = [replace(cell, estimand=estimand).estimate for estimand in get_args(Estimand)]
@@ -667,47 +655,58 @@ def _with_design_effect(cell: Cell, row: ScoreInterval) -> ScoreInterval:
     )
 
 
-def _of_population(
-    cell: Cell, row: ScoreInterval, population: int | str, solver: _Solver
-) -> ScoreInterval:
-    """Shrink an interval to what is uncertain about the items that were not run."""
+def _population_of(cell: Cell, population: int | str | None) -> int | None:
+    """Return the size of the benchmark that the score is of; None for endless items."""
     size = cell.responses.population if population == "logged" else population
-    if size is None or row.low is None or row.high is None or cell.kind in (None, "ratio"):
-        return row
-    ends: tuple[Any, Any] = row.estimate, row.estimate
-    # A precision is of some of the items that were run.
-    n = cell.n if cell.composite is None else int(cell.composite.there.sum())
-    total = int(size)
-    if cell.bounds is not None and solver.treated.missing == "bounds" and n_open(cell):
-        lowest, highest = (filled(cell, bound) for bound in cell.bounds)
-        n, ends = lowest.n, (lowest.estimate, highest.estimate)
+    if size is None or cell.kind in (None, "ratio"):
+        return None
+    total, n = int(size), _n_run(cell) + n_open(cell)
     if total < n:
+        r = cell.responses
         raise DesignError(
-            f"{row.model} answered {n} items of {row.task}, more than the {total} of the whole "
+            f"{r.model} answered {n} items of {r.task}, more than the {total} of the whole "
             "benchmark; give a population of at least as many"
         )
-    note = f"for all {counted(total, 'item')}; {n} of them were run and must be a random part"
-    predict = _PREDICTED.get(row.method)
-    if predict is not None and cell.composite is None and total - n <= MOST_PREDICTED:
-        prior = solver.prior or (1.0, 1.0)
-        level = row.confidence_level
+    return total
+
+
+def _n_run(cell: Cell) -> int:
+    # A precision is of some of the items that were run.
+    return cell.n if cell.composite is None else int(cell.composite.there.sum())
+
+
+def _of_population(
+    cell: Cell, row: ScoreInterval, total: int | None, solver: _Solver
+) -> ScoreInterval:
+    """Shrink an interval to what is uncertain about the items that were not run."""
+    if total is None or row.estimate is None or row.low is None or row.high is None:
+        return row
+    n = _n_run(cell)
+    names = [name for name in _LIMITS if getattr(row, name) is not None]
+    shrunk = _shrunk(row.estimate, [getattr(row, name) for name in names], n, total)
+    limits: dict[str, Any] = dict(zip(names, shrunk, strict=True))
+    method = f"{row.method}+fpc"
+    if solver.treated.missing == "bounds" and (more := n_open(cell)):
+        n += more
+    elif row.method in _PREDICTED and cell.composite is None and total - n <= MOST_PREDICTED:
+        prior, level = solver.prior or (1.0, 1.0), row.confidence_level
+        predict, (least, most) = _PREDICTED[row.method], cell.bounds or UNIT
         shares = predict(cell.successes, n, total, confidence_level=level, prior=prior)
-        least, most = cell.bounds or UNIT
-        interval = Interval(*(least + (most - least) * share for share in shares))
+        limits["low"], limits["high"] = (float(least + (most - least) * s) for s in shares)
         method = PREDICTIVE
-    else:
-        limits = Interval(np.asarray(row.low), np.asarray(row.high))
-        low, high = (shrink(end, limits, n, total) for end in ends)
-        interval = Interval(low.low, high.high)
-        method = f"{row.method}+fpc"
+    size = f"all {counted(total, 'item')}"
     return replace(
-        row,
-        low=finite(float(interval.low)),
-        high=finite(float(interval.high)),
-        method=method,
-        population=f"all {counted(total, 'item')}",
-        notes=(*row.notes, note),
-    )
+        row, **limits, method=method, population=size,
+        notes=(*row.notes, f"for {size}; {n} of them were run and must be a random part"),
+    )  # fmt: skip
+
+
+def _shrunk(estimate: float, limits: Sequence[float], n: int, total: int | None) -> list[float]:
+    """Return limits for so many items in all, from those for endless ones."""
+    if total is None:
+        return list(limits)
+    each = np.array(limits)
+    return shrink(estimate, Interval(each, each), n, total).low.tolist()
 
 
 def _of_matrix(

@@ -16,8 +16,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.measure import agree
+from evalstats_plugin.data.measure import SHARE, Scale, agree
 from evalstats_plugin.data.methods import Kind
+from evalstats_plugin.data.metrics import DIFFERENCE, ERRORS, PERCENT
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import run_of
 from evalstats_plugin.errors import DesignError, SelectionError, check_known, few
@@ -32,6 +33,11 @@ NAMES = {
     "bleu": "bleu", "chrf": "chrf", "chrf++": "chrf++", "ter": "ter",
 }  # fmt: skip
 """Our names of metrics, by `Responses.aggregation`."""
+
+_SCALES = {
+    "mcc": DIFFERENCE, "bleu": PERCENT, "chrf": PERCENT, "chrf++": PERCENT, "ter": ERRORS,
+}  # fmt: skip
+"""Of these metrics; the others are shares."""
 
 DERIVED = ("precision", "recall", "f1", "mcc", "balanced_accuracy", "macro_f1", "weighted_f1")
 """Metrics that can be computed from the labels of another."""
@@ -63,6 +69,11 @@ class Composite:
     """Whether items are positive and how sure the model is, both of shape (M',)."""
     ratio: Value | None = None
     """Value from sums, for metrics that `stats.metrics` does not hold."""
+
+    @property
+    def scale(self) -> Scale:
+        """What values the metric may have."""
+        return _SCALES.get(self.metric, SHARE)
 
     @property
     def statistics(self) -> FloatArray:
@@ -120,12 +131,12 @@ class Composite:
         """Caveats about the value."""
         if self.codes is None or self.undefined is not None:
             return () if self.undefined is None else (self.undefined,)
-        gold, predicted = self.table.sum(axis=1), self.table.sum(axis=0)
         notes: list[str] = []
-        if self.metric == "mcc" and (predicted > 0).sum() < 2:
+        if self.metric == "mcc" and self.table.any(axis=0).sum() < 2:
             notes.append("the same label is predicted for every item: mcc is 0/0, set to 0")
+        gold = self.table.sum(axis=1)
         rare = [f"{x!r}" for x, n in zip(self.labels, gold, strict=True) if n < FEW_ITEMS]
-        if rare and len(self.labels) > 2 and self.kind == "confusion":
+        if rare and len(self.labels) > 2:
             names = few(rare)
             notes.append(f"fewer than {FEW_ITEMS} items of label {names}: interval too optimistic")
         return tuple(notes)
@@ -133,19 +144,19 @@ class Composite:
 
 def _needed(metric: str, tables: FloatArray) -> tuple[BoolArray, str]:
     """Whether tables of shape (..., K, K) have what the metric is about, and why not if not."""
-    gold = tables.sum(axis=-1)
+    gold: BoolArray = np.any(tables > 0, axis=-1)
     if metric in ("mcc", "balanced_accuracy"):
-        several = (gold > 0).sum(axis=-1) > 1
+        several = gold.sum(axis=-1) > 1
         return several, f"all items have gold label {{}}: {metric} says nothing"
     if metric not in BINARY:
         return np.ones(gold.shape[:-1], dtype=bool), ""
-    predicted = tables[..., 1].sum(axis=-1)
-    count, why = {
+    predicted: BoolArray = np.any(tables[..., 1] > 0, axis=-1)
+    there, why = {
         "precision": (predicted, "no item was predicted positive"),
         "recall": (gold[..., 1], "no item is positive"),
-        "f1": (gold[..., 1] + predicted, "no item is positive or was predicted so"),
+        "f1": (gold[..., 1] | predicted, "no item is positive or was predicted so"),
     }[metric]
-    return count > 0, f"{why}: {metric} is 0/0"
+    return there, f"{why}: {metric} is 0/0"
 
 
 def _of_flat_tables(sums: FloatArray, *, metric: str, n_labels: int) -> FloatArray:
@@ -256,7 +267,7 @@ def recognise(responses: Responses) -> str | None:
             (composite,) = composites([responses.measured(aggregation=metric)])
         except DesignError:
             continue
-        if composite.undefined is None and agree(composite.estimate, responses.logged):
+        if agree(composite.estimate, responses.logged):
             fitting.append(metric)
     return fitting[0] if len(fitting) == 1 else None
 
@@ -296,7 +307,7 @@ def derive(responses: Iterable[Responses], metric: str) -> list[Responses]:
         if r.pairs is None or NAMES.get(r.aggregation) not in DERIVED:
             continue
         name = metric + r.metric[len(r.metric.partition(",")[0]) :]
-        key = (r.model, r.task, name, *run_of(r), *(g.name for g in r.groups))
+        key = (name, *_place(r))
         # No harness logged it, and no group around the task has it.
         groups = tuple(replace(g, logged=None, logged_std_error=None) for g in r.groups)
         made = r.measured(

@@ -149,9 +149,11 @@ def noise(
         scores = np.where(np.isfinite(together.scores), together.scores, np.nan)
         scores = scores.reshape(len(together.item_ids), len(runs), n_judges, -1)
         together = replace(together, scores=scores.mean(axis=2).reshape(len(scores), -1))
-        answers = _of_all_runs(together, len(runs))
-        most_repeats = (~np.isnan(answers)).sum(axis=2).max(initial=0)
-        if len(answers) < 2 or max(len(runs), most_repeats) < 2:
+        answers = together.scores.reshape(len(scores), len(runs), -1)
+        lacking = np.isnan(answers).all(axis=2)
+        answers = answers[~np.any(lacking, axis=1)]
+        n_repeats = (~np.isnan(answers)).sum(axis=2).max(initial=0)
+        if len(answers) < 2 or max(len(runs), n_repeats) < 2:
             once.append(f"{together.task} by {together.model}")
             continue
         judged = _judge_parts(np.moveaxis(scores, 2, -1).reshape(-1, n_judges))
@@ -213,13 +215,6 @@ def _judge_parts(scores: FloatArray) -> _JudgeParts | None:
     rest = complete - mean - complete.mean(axis=0) + complete.mean()
     residual = float((rest**2).sum() / ((n - 1) * (n_judges - 1)))
     return _JudgeParts(float(complete.var(axis=1, ddof=1).mean()), residual / n_judges)
-
-
-def _of_all_runs(together: Responses, n_runs: int) -> FloatArray:
-    """Answers to the n items that every run has, shape (n, K, R), NaN where one is missing."""
-    answers = together.scores.reshape(len(together.item_ids), n_runs, -1)
-    n_answers = (~np.isnan(answers)).sum(axis=2)
-    return answers[n_answers.min(axis=1, initial=1) > 0]
 
 
 def _row(

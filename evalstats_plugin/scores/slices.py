@@ -184,12 +184,11 @@ def _over_values(
     row: SliceScore, answers: FloatArray, bounds: tuple[float, float] | None
 ) -> SliceScore:
     """Return a row of all values of a setting with limits for values like these."""
-    limits: list[Any] = [row.estimate, row.low, row.high]
-    if min(answers.shape) < 2 or None in limits:
+    middle, low, high = row.estimate, row.low, row.high
+    if min(answers.shape) < 2 or middle is None or low is None or high is None:
         return row
-    middle, *ends = limits
     values = crossed(answers, row.std_error or 0.0)
-    low, high = (values.widened(end - middle, row.confidence_level) for end in ends)
+    low, high = (values.widened(end - middle, row.confidence_level) for end in (low, high))
     least, most = bounds or (-np.inf, np.inf)
     return replace(
         row, low=max(middle - low, least), high=min(middle + high, most),

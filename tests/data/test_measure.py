@@ -47,6 +47,14 @@ def test_the_joint_measure_believes_what_is_known_best() -> None:
     assert joint([plain, plain]) is plain
     lower = Measure(task="t", metric="a", higher_is_better=False)
     assert joint([plain, lower]).higher_is_better is False
+    first = Measure(task="t", metric="m", scale=Scale(0, 1, unit="share"), n_cut=3)
+    second = replace(first, scale=Scale(0, 10, 0.5, "points"), population=50, n_cut=1)
+    third = replace(first, scale=Scale(-1, 5), population=70)
+    assert joint([first, second, third]) == replace(
+        first, scale=Scale(-1, 10, unit="share"), population=50, n_cut=0
+    )
+    assert joint([first, second]).scale == joint([second, first]).scale == second.scale
+    assert joint([first, first]) is first
 
 
 @pytest.mark.needs("lm_eval")

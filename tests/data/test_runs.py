@@ -143,10 +143,15 @@ def test_a_run_without_scores_is_no_epoch():
 
 
 @pytest.mark.parametrize(
-    ("task", "metrics"), [("arc", ("acc",)), ("arc_hard", ("f1", "x*")), ("mmlu", ("em", "bleu"))]
+    ("task", "metrics"),
+    [
+        ("arc", ("acc",)),
+        ("arc_hard", ("arc=acc", "f1", "mmlu*=em", "x*", "mm*=bleu")),
+        ("mmlu", ("em", "bleu")),
+    ],
 )
 def test_metrics_of_a_task_replace_those_of_all(task, metrics):
-    """Those of no task count where none is asked for of this one."""
+    """Those of no task count where none is asked for of this one; a name may hold "=" itself."""
     chosen = Selection(metrics=("arc=acc", "f1", "mmlu*=em", "x*", "mm*=bleu"))
 
     assert chosen.metrics_of(task) == metrics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,29 @@ def test_many_stray_values_are_no_code() -> None:
     assert of_three.question("score", "0 to 1") == (
         "3 values of 7, 8, 9 beyond the scale 0 to 1: --bounds score=LOW,HIGH sets another scale"
     )
+
+
+@pytest.mark.parametrize(
+    ("known", "weighting"),
+    [
+        ([], "either"),
+        ([("acc", "macro", 0.5)], "macro"),
+        ([("acc,none", "micro", 0.5)], "micro"),
+        # By the same metric first, else by another; of a group that the harness sums up.
+        ([("f1", "macro", 0.5)], "macro"),
+        ([("f1", "macro", 0.5), ("acc", "micro", 0.5)], "micro"),
+        ([("acc", "either", 0.5), ("f1", "parts", 0.5), ("f1", "macro", 0.5)], "parts"),
+        ([("acc", "macro", None)], "either"),
+    ],
+)
+def test_how_a_group_weighs_its_tasks_is_what_other_logs_tell(
+    known: list[tuple[str, Any, float | None]], weighting: str
+) -> None:
+    logs = [
+        replace(r.measured(metric=metric), groups=(es.Group("g", 0, how, 2, logged),))
+        for metric, how, logged in [("acc", "either", 0.5), *known]
+        for r in _responses(RIGHT[None])
+    ]
+    other = replace(logs[0], groups=(es.Group("other", 0, "micro", 2, 0.5),))
+
+    assert settled([*logs, other])[0].groups[0].weighting == weighting

@@ -83,6 +83,8 @@ def test_a_model_alone_gains_nothing() -> None:
     results = control_variate(_responses(_scores(1, 30)))
 
     assert [NOTHING_TO_PREDICT] == list(results[0].notes)
+    (said, *_) = control_variate(_responses(_scores(1)), method="ratio-t").notes
+    assert said == "ratio-t does not fit 1 of 1 score: beta-hpd there"
 
 
 def test_which_of_the_others_answered_an_item_does_not_matter() -> None:

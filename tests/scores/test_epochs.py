@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from given_responses import given_responses
+from scipy import stats
 
 import evalstats_plugin as es
 from evalstats_plugin.data.runs import ResponseSet
@@ -64,6 +66,15 @@ def test_intervals_and_comparisons_take_them_as_they_are() -> None:
     assert first.low is not None
     assert first.low < 0.99
     assert pair.difference == pytest.approx(second.estimate - 1.0)  # pyright: ignore[reportOptionalOperand]
+
+
+def test_what_runs_in_place_of_a_method_is_said_of_curves_too() -> None:
+    scores = (np.random.default_rng(2).random((1, 9, 3)) < 0.5) * 1.0
+    found = es.scores.curves(
+        _matrix(scores), "pass@1..2", intervals=partial(es.intervals, method="wilson")
+    )
+
+    assert found.notes == ("wilson does not fit 2 of 2 scores: reach there",)
 
 
 def test_a_perfect_score_of_as_many_takes_as_there_are_is_a_proportion() -> None:
@@ -192,3 +203,19 @@ def test_one_trial_per_item_says_what_its_interval_covers() -> None:
         "interval beta-hpd covers 89 to 99 %"
     )
     assert of_many.notes == ()
+    # On another scale the same; limits beyond the scale once covered "nan to nan %".
+    [derived] = es.scores.at_k([few], "pass@4")
+    points = derived.under(derived.measure.on((2.0, 6.0), "logged"))
+    [row_of_points] = es.intervals([replace(points, scores=2 + 4 * derived.scores)])
+    assert row_of_points.notes == row.notes
+    [wald] = es.intervals(
+        [replace(derived, scores=np.arange(10)[:, None] // 8 * 1.0)], method="wald"
+    )
+    shares = np.arange(11) / 10
+    half = stats.norm.ppf(0.975) * np.sqrt(shares * (1 - shares) / 10)
+    p = np.linspace(0, (shares + half)[2], 202)[1:-1, None]
+    held = np.abs(p - shares) <= half
+    covered = (stats.binom.pmf(np.arange(11), 10, p) * held).sum(axis=1)
+    said = f"wald covers {100 * covered.min():.0f} to {100 * covered.max():.0f} %"
+    assert wald.low < 0  # pyright: ignore[reportOptionalOperand]
+    assert wald.notes[-1].endswith(said)

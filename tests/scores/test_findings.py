@@ -24,7 +24,7 @@ from evalstats_plugin.scores.findings import (
 
 N = 40
 IDS = np.arange(N)
-QUESTIONS = np.array([f"question {i}".encode() for i in IDS])
+QUESTIONS = np.array([f"question {i}, é".encode() for i in IDS])
 PROMPTS = np.array([f"prompt {i}".encode() for i in IDS])
 RNG = np.random.default_rng(0)
 
@@ -78,9 +78,22 @@ GROUP = Group("g", 0, "micro", 1, notes=("mismatch: its tasks say otherwise",))
             "misplaced",
             "in the folder of a: move it to b",
         ),
-        ([A, _with(B, task_version="2")], "versions", "version 1: a; 2: b"),
+        (
+            [replace(_with(r, task_version=n), **_settings(("task.version", n)))
+             for r, n in ((A, "1"), (B, "2"))],
+            "versions",
+            "version 1: a; 2: b",
+        ),
         (
             [replace(A, **_settings(("task.num_fewshot", "0"))),
+             replace(B, **_settings(("task.num_fewshot", "5")))],
+            "settings",
+            "num fewshot 0: a; 5: b",
+        ),
+        # Of two harnesses, each model beside those of its own.
+        (
+            [replace(A, **_settings(("task.num_fewshot", "0"))),
+             _responses("c", source=Source(Path("logs/c/log.json"), "other")),
              replace(B, **_settings(("task.num_fewshot", "5")))],
             "settings",
             "num fewshot 0: a; 5: b",
@@ -101,7 +114,34 @@ GROUP = Group("g", 0, "micro", 1, notes=("mismatch: its tasks say otherwise",))
             "limit 40 of 100 items: b; all items: a",
         ),
         ([A, replace(B, item_hashes=QUESTIONS[::-1])], "questions", "questions of b differ"),
+        # Of the last items alone.
+        (
+            [A, _responses("b", item_ids=IDS[30:], item_hashes=QUESTIONS[:10],
+                           scores=B.scores[30:], provenance=Provenance())],
+            "questions",
+            "questions of b differ from those of a",
+        ),
+        # By the metric of most items, in whatever order.
+        (
+            [B.of_items(IDS[:10]).measured(metric="other"), A,
+             replace(B, item_hashes=np.append(QUESTIONS[:30], QUESTIONS[:10]))],
+            "questions",
+            "questions of a differ from those of b",
+        ),
         ([A, _with(B, prompt_hashes=PROMPTS[::-1])], "prompts", "prompts of b differ"),
+        # Of settings those of the task alone make other prompts.
+        (
+            [replace(A, **_settings(("temperature", "0"))),
+             _with(replace(B, **_settings(("temperature", "1"))), prompt_hashes=PROMPTS[::-1])],
+            "prompts",
+            "prompts of b differ",
+        ),
+        (
+            [_responses(item_ids=IDS[:0], scores=np.empty((0, 1)), item_hashes=None,
+                        provenance=Provenance(), notes=("its file is empty",))],
+            "unscored",
+            "acc: no item and no value (its file is empty)",
+        ),
     ],
 )  # fmt: skip
 def test_each_problem_is_found_alone(responses: list[Responses], problem: str, detail: str) -> None:
@@ -135,10 +175,19 @@ def test_other_settings_have_other_prompts_and_one_finding() -> None:
         # The same items in another order.
         [A, _with(_responses("b", item_ids=IDS[::-1], item_hashes=QUESTIONS[::-1]),
                   prompt_hashes=PROMPTS[::-1])],
+        # No item in common; a value without items.
+        [A, _responses("b", item_ids=IDS + 100, item_hashes=QUESTIONS[::-1])],
+        [_responses(item_ids=IDS[:0], scores=np.empty((0, 1)), item_hashes=None, logged=0.5)],
         # A full run replaces another.
         [A, replace(A, source=LATER)],
         # Each harness numbers the versions of its tasks.
         [A, _with(replace(B, source=replace(B.source, harness="other")), task_version="0")],
+        # Each harness has its settings, and its own way to make hashes.
+        [
+            replace(r, source=replace(r.source, harness=r.model), item_hashes=np.char.add(
+                f"{r.model}:", IDS.astype(str)), **_settings(("task.shots", r.model)))
+            for r in (A, B)
+        ],
         # Nothing is known of where they come from.
         [replace(A, provenance=Provenance()), replace(B, provenance=Provenance())],
         # The folder was copied.
@@ -225,6 +274,11 @@ def test_unscored_items_are_compared_with_what_others_find_hard() -> None:
         "score 0.700 on them and 0.767 on the rest: perhaps a random part"
     )
     assert (hard.problem, hard.models) == ("unscored", ("a",))
+    backwards = [o.of_items(IDS[::-1]) for o in others]
+    assert hard == find_problems([_without(A, slice(10)), *backwards])[0]
+    # Nobody tells of items that all lack.
+    found, *_ = find_problems([_without(r, slice(10)) for r in (A, *others)])
+    assert (found.detail, found.models) == ("acc: 10 of 40 items", ("a", "b", "c"))
     # Models that lack items themselves tell of the rest.
     few, *_ = find_problems([_without(A, slice(10)), *(_without(o, slice(9, 11)) for o in others)])
     assert few.detail.endswith("0.000 on them and 1.000 on the rest: not a random part")

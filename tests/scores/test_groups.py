@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalstats_plugin import Group, Responses, Source, intervals
+from evalstats_plugin.data.responses import Prediction, Provenance
 from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.survey import strata
 
@@ -99,22 +101,37 @@ def _limits(
     return float(found.low), float(found.high)
 
 
-@pytest.mark.parametrize("spread", [0.05, 1.0])
-def test_a_group_whose_weights_are_unknown_shows_the_wider_interval(spread: float) -> None:
+@pytest.mark.parametrize("spreads", [(0.05, 0.05), (1.0, 1.0), (0.001, 1.0)])
+@pytest.mark.parametrize("mean", [-3.0, 0.5, 3.0])
+def test_a_group_whose_weights_are_unknown_shows_the_wider_interval(
+    spreads: tuple[float, float], mean: float
+) -> None:
     """And the other in a note; also on a scale that only the scores show.
 
     Tasks of such groups once stayed on the usual scale, and had no interval.
     """
     random = np.random.default_rng(1)
-    scores = [random.normal(0.5, spread, n) for n in (5, 200)]
+    scores = [
+        random.normal(mean, spreads[0], 5), random.normal(0.5, spreads[1], 200)
+    ]  # fmt: skip
 
-    def row(weighting: str) -> object:
-        group = (Group("all", 0, weighting, 2, 0.5),)  # pyright: ignore[reportArgumentType]
-        return next(iter(intervals([_task(f"t{i}", x, group) for i, x in enumerate(scores)])))
+    def row(weighting: str, *more: np.ndarray) -> object:
+        group = (Group("all", 0, weighting, 2 + len(more), 0.5),)  # pyright: ignore[reportArgumentType]
+        tasks = [_task(f"t{i}", x, group) for i, x in enumerate([*scores, *more])]
+        return next(iter(intervals(tasks)))
 
-    micro, macro, either = row("micro"), row("macro"), row("either")
-    assert (either.low, either.high) == (macro.low, macro.high)
-    assert f"shown (macro); micro: {micro.low:.3f} to {micro.high:.3f}" in either.notes[-1]
+    rows, either = {name: row(name) for name in ("micro", "macro")}, row("either")
+    wide, narrow = sorted(rows, key=lambda name: rows[name].low - rows[name].high)
+    assert (wide == "micro") == (spreads[0] == 0.001)
+    assert (either.estimate, either.low, either.high) == (
+        rows[wide].estimate, rows[wide].low, rows[wide].high,
+    )  # fmt: skip
+    limits = f"{rows[narrow].low:.3f} to {rows[narrow].high:.3f}"
+    assert f"shown ({wide}); {narrow}: {limits}" in either.notes[-1]
+    (alone,) = {row(name, np.array([1.5])).estimate for name in ("micro", "either")}
+    assert alone == pytest.approx(np.concatenate([*scores, [1.5]]).mean())
+    open_task = row("either", np.full(3, np.nan))
+    assert (open_task.low, open_task.notes[-1]) == (None, "a task of this group has no mean")
 
 
 def test_open_items_of_a_task_open_the_group() -> None:
@@ -175,3 +192,60 @@ def test_a_cut_task_keeps_the_weight_of_all_its_items(n: int) -> None:
     row = next(iter(intervals([some, cut])))
 
     assert row.estimate == (pytest.approx((3 + 10) / 14) if n else 0.5)
+
+
+def test_a_group_has_the_scale_and_the_direction_that_all_its_tasks_have() -> None:
+    """Not those of its first task, nor the size of that one's benchmark."""
+    group = (Group("all", 0, "macro", 2, 0.5),)
+    right = np.array([0.0, 1, 1, 0, 1])
+
+    def row(higher: tuple[bool, bool]) -> object:
+        tasks = [
+            _task(f"t{i}", right * top, group, bounds=(0.0, top), higher_is_better=better,
+                  population=9)
+            for i, (top, better) in enumerate(zip((1.0, 100.0), higher, strict=True))
+        ]  # fmt: skip
+        return next(iter(intervals(tasks)))
+
+    assert [row(x).higher_is_better for x in ((True, False), (False, False))] == [None, False]
+    mixed = row((True, False))
+    assert (mixed.measure.bounds, mixed.measure.population) == ((0.0, 100.0), None)
+    assert (mixed.method, mixed.estimate) == ("mover(beta-hpd)", pytest.approx(30.3))
+
+
+def test_a_group_of_one_task_is_that_task_with_limits_of_its_own() -> None:
+    """And says so if its items are not those of the log's checksum."""
+    group = (Group("all", 0, "macro", 1, 0.5),)
+    task = _task("t", np.array([0.0, 1, 1, 0, 1]), group, bounds=(0.0, 1.0))
+    row, of_task = intervals([task])
+    altered = replace(task, provenance=Provenance(is_altered=True))
+
+    assert (row.estimate, row.std_error) == pytest.approx((of_task.estimate, of_task.std_error))
+    assert row.notes == ("macro mean of 1 task",)
+    assert next(iter(intervals([altered]))).notes[0] == "not all that was scored: t: altered"
+
+
+@pytest.mark.parametrize("weighting", ["micro", "macro"])
+def test_errors_of_predicted_tasks_are_added(weighting: str) -> None:
+    """They share one ability; the weights are the sizes of their banks."""
+    group = (Group("all", 0, weighting, 2, 0.5),)  # pyright: ignore[reportArgumentType]
+    predicted = [
+        Prediction(estimate=0.5, low=0.4, high=0.7, n_in_bank=30),
+        Prediction(estimate=0.9, low=0.7, high=1.0, n_in_bank=10),
+    ]
+    tasks = [
+        replace(_task(f"t{i}", np.ones(3), group), predicted=p) for i, p in enumerate(predicted)
+    ]
+    row = next(iter(intervals(tasks)))
+    unknown = replace(tasks[1], predicted=Prediction(estimate=None, n_in_bank=10))
+    without = next(iter(intervals([tasks[0], unknown])))
+    plain = next(iter(intervals([tasks[0], replace(tasks[1], predicted=None)])))
+
+    share = 0.75 if weighting == "micro" else 0.5
+    expected = share * np.array([0.5, 0.4, 0.7]) + (1 - share) * np.array([0.9, 0.7, 1.0])
+    assert [row.estimate, row.low, row.high] == pytest.approx(expected.tolist())
+    assert (row.method, row.population) == ("adaptive", "all items of the bank")
+    assert row.notes == (f"{weighting} mean of 2 predicted tasks",)
+    for each in (without, plain):
+        assert (each.estimate, each.low, each.method) == (None, None, "none")
+        assert each.notes == ("not every task of this group has a predicted score",)

@@ -139,6 +139,7 @@ def test_precision_and_recall_are_proportions_of_their_own_items() -> None:
         ([[1, 0], [0, 0]], "precision", "no item was predicted positive: precision is 0/0"),
         ([[0, 0], [0, 1]], "recall", "no item is positive: recall is 0/0"),
         ([[None, None]], "mcc", "no item has an answer to judge"),
+        ([[None, None]], "macro_f1", "no item has an answer to judge"),
         ([[1, 0.2], [1, 0.7]], "roc_auc", "all items have one gold label: roc_auc says nothing"),
     ],
 )
@@ -409,7 +410,7 @@ def test_derived_metrics_stand_beside_what_they_are_derived_from() -> None:
     with pytest.raises(SelectionError, match="did you mean recall"):
         derive(found, "recal")
     with pytest.raises(SelectionError, match="no responses hold gold and predicted labels"):
-        derive(read(LOGS, task="es_gen"), "recall")
+        derive([*read(LOGS, task="es_gen"), _responses([["a", "b"]], metric="bleu")], "recall")
 
 
 def test_only_labels_that_are_all_alike_make_a_note():
@@ -418,6 +419,20 @@ def test_only_labels_that_are_all_alike_make_a_note():
 
     assert note in _one([[0, 1], [1, 1], [0, 1]], "mcc").notes
     assert note not in _one([[0, 1], [1, 1], [0, 0]], "mcc").notes
+    assert _one([[0, 1], [1, 1], [0, 1]], "balanced_accuracy").notes == ()
+
+
+@pytest.mark.parametrize("metric", ["mcc", "balanced_accuracy", "macro_f1", "weighted_f1"])
+def test_rare_labels_are_named_where_there_are_three(metric):
+    """Fewer than five items of a label; the limits of two labels do not need more."""
+    of_c, enough = [["a", "a"], ["b", "b"], ["c", "b"]], [["a", "a"]] * 6 + [["b", "b"]] * 6
+    rare = "fewer than 5 items of label 'c': interval too optimistic"
+
+    assert _one(enough + of_c[2:] * 4, metric).notes == (rare,)
+    assert _one(enough + of_c[2:] * 5, metric).notes == ()
+    assert _one(of_c[:2], metric).notes == ()
+    others = [[x, x] for x in "hgfedc"]
+    assert "label 'c', 'd', 'e'" in _one(enough + others, metric).notes[0]
 
 
 @pytest.mark.parametrize(
@@ -466,6 +481,23 @@ def test_limits_of_a_recomputed_metric_stay_on_its_scale() -> None:
     assert free.high > 1
     assert (bounded.low, bounded.high) == (max(free.low or 0.0, 0.0), 1.0)
     assert (bounded.estimate, bounded.n_items, bounded.method) == (0.95, 3, "jackknife")
+
+
+@pytest.mark.parametrize(
+    ("metric", "is_wrong", "end"),
+    [("f1", False, 1.0), ("mcc", False, 1.0), ("mcc", True, -1.0), ("macro_f1", False, 1.0),
+     ("bleu", False, 100.0), ("chrf", False, 100.0), ("ter", False, 0.0)],
+)  # fmt: skip
+def test_limits_of_a_metric_stay_on_its_scale(metric: str, is_wrong: bool, end: float) -> None:  # noqa: FBT001
+    """Student's limit of a high F1 of few clusters, or of a high BLEU, once was above 1, or 100."""
+    texts = [[f"a b c d e f g h {i}"] * 2 for i in range(8)]
+    texts[2][1] = "a b c d e f g x"
+    labels = [[i % 2, (i % 2 * (i > 3)) ^ is_wrong] for i in range(30)]
+    pairs = texts if metric in ("bleu", "chrf", "ter") else labels
+    row = intervals([_responses(pairs, metric=metric, clusters=np.arange(len(pairs)) // 2)])[0]
+
+    assert row.low < row.estimate < row.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+    assert end == (row.low if end <= 0 else row.high)
 
 
 def test_recomputed_ratios_hold_the_truth_of_many_draws() -> None:

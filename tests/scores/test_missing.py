@@ -15,6 +15,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.scores.missing import open_level
 from evalstats_plugin.scores.rows import ScoreInterval
+from evalstats_plugin.stats import bounded
 from evalstats_plugin.stats.interval import imbens_manski_level
 
 SOURCE = Source(path=Path(), harness="test")
@@ -65,8 +66,45 @@ def test_bounds_of_a_whole_benchmark_are_what_its_missing_scores_leave_open() ->
     assert (0.7, 0.8) == pytest.approx((row.low, row.high))
     assert "for all 100 items; 100 of them were run and must be a random part" in row.notes
     assert more.low < row.low < row.high < more.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
-    with pytest.raises(DesignError, match="more than the 95 of the whole"):
-        _one(missing="bounds", population=95)
+    # Where they are left out, too: beside the limits for the benchmark once stood endless ones.
+    whole, beside = (_one(population=n) for n in (100, 150))
+    assert (whole.missing_low, whole.missing_high) == pytest.approx((0.7, 0.8))
+    assert (beside.missing_low, beside.missing_high) == (more.low, more.high)
+    assert (whole.method, row.method) == ("beta-predictive", "beta-hpd+fpc+bounds")
+    assert "for all 100 items; 90 of them were run and must be a random part" in whole.notes
+    assert "whatever their scores: 0.700 to 0.800" in whole.notes
+    assert any("of all 100, the others counting as wrong, 0.700" in x for x in whole.notes)
+    for rule in ("bounds", "drop"):
+        with pytest.raises(DesignError, match=r"answered 100 items .* the 95 of the whole"):
+            _one(missing=rule, population=95)
+
+
+def test_nothing_is_uncertain_of_a_whole_benchmark_in_clusters() -> None:
+    """Nor in what the limits would be without clusters, or with an item more."""
+    scores = np.random.default_rng(0).choice([0, 0.5, 1], 60)
+    rows = [
+        intervals([_responses("m", scores, bounds=(0.0, 1.0), **more)], population=60)[0]
+        for more in ({"clusters": np.repeat(np.arange(12), 5)}, {})
+    ]
+
+    for row in rows:
+        assert row.low == row.estimate == row.high
+        assert row.missing_low is None
+    assert rows[0].naive_low == rows[0].estimate == rows[0].naive_high
+    assert rows[1].low_unseen == rows[1].estimate == rows[1].high_unseen
+    assert rows[0].low_unseen is rows[1].naive_low is None
+
+
+def test_limits_with_an_item_more_shrink_as_the_others_do() -> None:
+    """Each by √(1 − n/N), as what was not run may hold what was not seen."""
+    scores = np.random.default_rng(1).choice([0.5, 0.75, 1], 60)
+    responses = [_responses("m", scores, bounds=(0.0, 1.0))]
+    (endless,), (whole,) = intervals(responses), intervals(responses, population=100)
+
+    for name in ("low", "high", "low_unseen", "high_unseen"):
+        far, near = (abs(getattr(row, name) - row.estimate) for row in (endless, whole))
+        assert near == pytest.approx(far * np.sqrt(1 - 60 / 100)), name
+    assert whole.low_unseen < whole.low
 
 
 def test_missing_scores_count_as_zero_on_request() -> None:
@@ -81,6 +119,33 @@ def test_where_lower_is_better_the_worst_score_is_the_highest() -> None:
     responses = [_responses("m", SCORES, higher_is_better=False)]
 
     assert 0.8 == pytest.approx(intervals(responses, missing="zero")[0].estimate)
+    many = _responses("m", np.append(SCORES, np.full(90, np.nan)), higher_is_better=False)
+    for held in ([many], ResponseMatrix.join([many])):
+        (row,) = intervals(held)
+        assert any("of all 190, the others counting as wrong, 0.895" in x for x in row.notes)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (2.0, 6.0)])
+def test_limits_of_both_ends_are_those_of_their_counts(seed: int, low: float, high: float) -> None:
+    """At the level that the width and the larger error of the two ends ask for, step by step."""
+    rng = np.random.default_rng(seed)
+    n, gone = int(rng.integers(4, 40)), int(rng.integers(1, 4))
+    right = int(rng.integers(1, n))
+    scores = np.repeat([low, high, np.nan], [n - right, right, gone])
+    (row,) = intervals([_responses("m", scores, bounds=(low, high))])
+
+    total, span = n + gone, high - low
+    shares = [right / total, (right + gone) / total]
+    errors = [np.hypot((p * (1 - p) / (total - 1)) ** 0.5, 0.5 / total) for p in shares]
+    level = float(open_level(span * gone / total, span * max(errors), 0.95))
+    least, most = (
+        bounded.beta_hpd(k, total, confidence_level=level, prior=(1.0, 1.0))
+        for k in (right, right + gone)
+    )
+    assert (row.missing_low, row.missing_high) == pytest.approx(
+        (low + span * float(least.low), low + span * float(most.high)), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("missing", ["drop", "bounds", "zero"])

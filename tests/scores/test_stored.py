@@ -29,3 +29,6 @@ def test_rows_are_the_same_however_many_models_are_read_at_once(
         assert len(blocks) == {1: 18, 120: 10, 10**6: 2}[cells]
         monkeypatch.setattr(data_store.by_models, "__defaults__", (cells,))
         assert intervals(store, rng=0).to_frame().equals(expected)
+    (note,) = intervals(store, method="ratio-t").notes
+    assert note.startswith("ratio-t does not fit 18 of 18 scores: ")
+    assert (note,) == intervals(matrix, method="ratio-t").notes
