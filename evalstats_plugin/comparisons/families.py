@@ -214,6 +214,10 @@ def _with_missing(
     if bounds:
         p_values, lows, highs = shown.p_values.copy(), shown.low.copy(), shown.high.copy()
         p_values[pairs], lows[pairs], highs[pairs] = whatever.p_values, whatever.low, whatever.high
+        if request.correction == "bh":
+            p_values = table.estimates.p_value.copy()
+            p_values[pairs] = whatever.p_values
+            p_values = multiplicity.benjamini_hochberg(p_values)
         shown = replace(shown, p_values=p_values, low=lows, high=highs, first=None)
     more: dict[str, Sequence[Any]] = {
         "notes": notes,
@@ -234,7 +238,7 @@ def adjusted(tables: Sequence[Table], request: Request) -> list[Adjusted]:
         by_place |= dict(zip(family.tables, own, strict=True))
     tested = [by_place[i] for i in range(len(tables))]
     return [
-        _settled(table, own, limits, request)
+        _settled(table, own, *limits, request)
         for table, own, limits in zip(tables, tested, _limits(tables, tested), strict=True)
     ]
 
@@ -328,35 +332,39 @@ def _tested(tables: Sequence[Table], family: _Family, request: Request) -> list[
     return [_Tested(*both, family.name) for both in zip(p_values, shares, strict=True)]
 
 
-def _limits(tables: Sequence[Table], tested: Sequence[_Tested]) -> list[Interval]:
-    """Limits that hold for all pairs of each table at once; of counts, together."""
-    limits: dict[int, Interval] = {}
-    pairs: list[MeanDifferences] = []
-    z: dict[int, float] = {}
-    for i, (table, own) in enumerate(zip(tables, tested, strict=True)):
-        judged = table.judged
-        if isinstance(judged, Each) or not isinstance(judged.pairs, Counts):
-            limits[i] = judged.limits(own.share)
-        else:
-            pairs.append(judged.pairs)
-            z[i] = judged.critical(own.share) * judged.stretch
-    limits |= zip(z, limits_of_all(pairs, list(z.values())), strict=True)
-    return [limits[i] for i in range(len(tables))]
+def _limits(
+    tables: Sequence[Table], tested: Sequence[_Tested]
+) -> list[tuple[Interval, float | None]]:
+    """Limits that hold for all pairs of each table at once, with `Adjusted.z`; counts together."""
+    every = [(table.judged, own.share) for table, own in zip(tables, tested, strict=True)]
+    z = [None if isinstance(j, Each) else j.critical(share) * j.stretch for j, share in every]
+    counts = {
+        i: judged.pairs
+        for i, (judged, _) in enumerate(every)
+        if isinstance(judged, AllPairs) and isinstance(judged.pairs, Counts)
+    }
+    of_counts = limits_of_all(list(counts.values()), [z[i] or 0.0 for i in counts])
+    limits = dict(zip(counts, of_counts, strict=True))
+    return [
+        (limits[i] if i in limits else judged.limits(share), z[i])
+        for i, (judged, share) in enumerate(every)
+    ]
 
 
-def _settled(table: Table, tested: _Tested, limits: Interval, request: Request) -> Adjusted:
-    judged, share = table.judged, tested.share
+def _settled(
+    table: Table, tested: _Tested, limits: Interval, z: float | None, request: Request
+) -> Adjusted:
     # Never below what each pair says alone.
     own = np.where(np.isnan(table.estimates.difference), np.nan, tested.p_values)
     own = np.where(np.isnan(table.estimates.p_value), own, np.fmax(own, table.estimates.p_value))
     low, high = _agreeing(table, limits, own, 1 - request.confidence_level)
-    first = judged.first(share, lower_is_better=table.pairing.higher_is_better is False)
-    z = None if isinstance(judged, Each) else judged.critical(share) * judged.stretch
-    return Adjusted(own, low, high, tested.family, judged.procedure, first, z)
+    lower_is_better = table.pairing.higher_is_better is False
+    first = table.judged.first(tested.share, lower_is_better=lower_is_better)
+    return Adjusted(own, low, high, tested.family, table.judged.procedure, first, z)
 
 
 def _sidak(alpha: float, n: int) -> float:
-    return -float(np.expm1(np.log1p(-alpha) / max(n, 1)))
+    return -float(np.expm1(np.log1p(-alpha) / n))
 
 
 def _agreeing(
@@ -366,13 +374,14 @@ def _agreeing(
 
     P-values by steps find a little more than limits at fixed shares of alpha: where they do, the
     limit is put at no difference, which is not in the interval then. Where limits alone would find
-    more, they are extended.
+    more, they are extended; and to those of the pair alone, which may be wider for few units.
     """
-    null, difference = table.null, table.estimates.difference
-    significant = p_values <= alpha
-    above = difference > null
-    low = np.where(significant & above, np.maximum(limits.low, null), limits.low)
-    high = np.where(significant & ~above, np.minimum(limits.high, null), limits.high)
+    null, alone, significant = table.null, table.estimates, p_values <= alpha
+    above = alone.difference > null
+    low = np.where(alone.low < limits.low, alone.low, limits.low)
+    high = np.where(alone.high > limits.high, alone.high, limits.high)
+    low = np.where(significant & above, np.maximum(low, null), low)
+    high = np.where(significant & ~above, np.minimum(high, null), high)
     return (
         np.where(significant, low, np.minimum(low, null)),
         np.where(significant, high, np.maximum(high, null)),

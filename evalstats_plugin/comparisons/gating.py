@@ -367,7 +367,7 @@ class Limits:
         margin, span = self.of(row)
         limits = _gains(row, row.low, row.high)
         # What was not seen may be worse than what was.
-        guarded = _gains(row, row.low_guarded, row.high_guarded)
+        guarded = _gains(row, row.low_guarded, row.high_guarded) or limits
         notes = row.notes
         decision: Decision = "inconclusive"
         needed = None
@@ -376,7 +376,7 @@ class Limits:
         # At a margin of 0 the verdict of the comparison decides: a limit at 0 may be outside.
         elif row.verdict == "worse" if margin == 0 else limits[1] < -margin:
             decision = "regressed"
-        elif not self.non_inferior or (guarded or limits)[0] > -margin:
+        elif not self.non_inferior or (guarded and min(limits[0], guarded[0]) > -margin):
             decision = "pass"
         else:
             needed = _items_needed(row, limits, margin)
@@ -486,9 +486,8 @@ def _by_slices(
 def _lacking(r: Responses, standard: Responses) -> BoolArray:
     """Items with a score of the baseline and none of the candidate, shape (M,)."""
     scored = standard.item_ids[_has_score(standard)].astype(str)
-    if r.predicted is not None or standard.predicted is not None:
-        return np.zeros(len(scored), dtype=np.bool_)
-    return ~np.isin(scored, r.item_ids[_has_score(r)].astype(str))
+    # An adaptive test predicts the items that it did not ask.
+    return (r.predicted is None) & ~np.isin(scored, r.item_ids[_has_score(r)].astype(str))
 
 
 def _has_score(r: Responses) -> BoolArray:
@@ -528,9 +527,8 @@ def _allowing_for(
     limits: Limits,
 ) -> GateRow:
     """Return a row that passes only if it does with the worst scores for what is lacking."""
-    tasks = (task for model, task, _ in lacking if model == row.model)
     own = lacking.get((row.model, row.task, row.metric.removesuffix(",none")))
-    if own is None and (row.kind == "task" or not any(tasks)):
+    if own is None and (row.kind == "task" or all(model != row.model for model, *_ in lacking)):
         return row
     row = replace(row, n_lacking=0 if own is None else int(own.sum()))
     worst_is_known = at_worst is not None and (
@@ -548,7 +546,7 @@ def _allowing_for(
 
 def _with_enough(row: GateRow, items: Mapping[str, int]) -> GateRow:
     """Return a row that does not pass with fewer items than were asked for."""
-    asked = items.get(row.task, 0)
+    asked = items.get(row.task, row.n_items)
     if row.n_items >= asked or row.decision != "pass":
         return row
     why = f"{counted(row.n_items, 'item')} of the {asked:,} that must be compared"

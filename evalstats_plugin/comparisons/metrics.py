@@ -31,7 +31,7 @@ from evalstats_plugin.data.methods import Kind, Method, choose
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite_values
 from evalstats_plugin.data.runs import one_of_each
-from evalstats_plugin.errors import DesignError, PluginError, counted, few
+from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.scores.cells import RATIOS, by_task
 from evalstats_plugin.scores.metrics import NAMES, Composite, composites
 from evalstats_plugin.stats import metric_intervals
@@ -172,7 +172,15 @@ def _solved(
     score_a, score_b = values[pairs[0]], values[pairs[1]]
     difference = score_b - score_a
     if method.name == "sums-jackknife-t":
-        low, high, prob = _by_jackknife(joined, items, pairs, request.confidence_level)
+        # Item by item: those with the same answers are not one.
+        statistics, _ = replace(joined, codes=None).units(items)
+        without = metric_intervals.leave_one_out(statistics, joined.value)
+        values = joined.value(statistics.sum(axis=1))
+        low, high, prob = metric_intervals.jackknife_difference(
+            values[pairs[1]] - values[pairs[0]],
+            without[pairs[1]] - without[pairs[0]],
+            confidence_level=request.confidence_level,
+        )
         p_value = two_sided(prob)
     else:
         drawn = _drawn(joined, (statistics, counts), pairs, method, request.rng)
@@ -191,21 +199,6 @@ def _solved(
     return *solved, difference, score_a, score_b
 
 
-def _by_jackknife(
-    joined: Joined,
-    items: BoolArray,
-    pairs: tuple[IntArray, IntArray],
-    confidence_level: float,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    statistics, _ = replace(joined, codes=None).units(items)
-    a, b = pairs
-    values = joined.value(statistics.sum(axis=1))
-    without = metric_intervals.leave_one_out(statistics, joined.value)
-    return metric_intervals.jackknife_difference(
-        values[b] - values[a], without[b] - without[a], confidence_level=confidence_level
-    )
-
-
 def _drawn(
     joined: Joined,
     units: tuple[FloatArray, IntArray],
@@ -222,7 +215,9 @@ def _drawn(
         return drawn[:, pairs[1]] - drawn[:, pairs[0]]
     shape = (joined.n_labels, joined.n_labels)
     table = np.einsum("us,u->s", statistics[0], counts * 1.0).reshape(shape)
-    prior = metric_intervals.prior_of_pairs(table, prior=_prior_count(method))
+    # Of each of both right, one, the other and neither.
+    count = method.prior if isinstance(method.prior, float) else 0.5
+    prior = metric_intervals.prior_of_pairs(table, prior=count)
     return metric_intervals.posterior_differences(
         statistics,
         counts.astype(np.float64),
@@ -232,13 +227,6 @@ def _drawn(
         rng=rng,
         n_resamples=N_RESAMPLES,
     )
-
-
-def _prior_count(method: Method) -> float:
-    """Prior count of each of both right, one, the other and neither."""
-    if not isinstance(method.prior, float):
-        raise PluginError(f"method {method.name!r} needs a number as its prior")
-    return method.prior
 
 
 def _of_draws(

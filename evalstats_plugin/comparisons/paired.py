@@ -355,7 +355,7 @@ def _estimated(
         return *function(differences, bounds=pairing.span), prob
     low, high = function(differences)
     # Differences that are all equal have no spread to make an interval of.
-    flat = (moments(differences).std == 0) & (method.family == "real")
+    flat = moments(differences).std == 0
     solution = tuple(np.where(flat, np.nan, limit) for limit in (low, high))
     return (*solution, stats_paired.t_prob(differences)) if method.name == "paired-t" else solution
 

@@ -19,6 +19,7 @@ from evalstats_plugin.comparisons.design import (
     Pairing,
     Request,
     against_best,
+    has_item_scores,
     is_chosen_from_data,
     pair_indices,
     pairings,
@@ -34,7 +35,6 @@ from evalstats_plugin.comparisons.methods import ENGINE
 from evalstats_plugin.comparisons.paired import End, draws_for, whatever
 from evalstats_plugin.comparisons.units import Strata
 from evalstats_plugin.data.measure import joint
-from evalstats_plugin.data.methods import Kind
 from evalstats_plugin.data.responses import (
     Group,
     Responses,
@@ -268,6 +268,8 @@ class _Strata:
     def scores_of_pairs(self, n: int) -> FloatArray:
         """Return the scores of a and of b, of the first n pairs, shape (2, n)."""
         n_items = np.stack([task.n_items[:n] for task in self.tasks], axis=1).astype(np.float64)
+        n_either = np.stack([task.n_either[:n] for task in self.tasks], axis=1)
+        n_items = np.where(n_items > 0, n_items, n_either / 2)
         means = np.stack([[x[:n] for x in task.scores_of_pairs()] for task in self.tasks], axis=2)
         scores: FloatArray = (self.weights(n_items) * means).sum(axis=2)
         return scores
@@ -321,7 +323,8 @@ def _joined(
 ) -> _Strata | None:
     """Join the models that have the whole group; None where fewer than two can be compared."""
     of_model = grouped(responses, lambda r: r.model)
-    complete = [m for m, own in of_model.items() if _is_complete(own, group)]
+    n_tasks = {m: sum(map(has_item_scores, map(make_cell, own))) for m, own in of_model.items()}
+    complete = [m for m, n in n_tasks.items() if n == group.n_tasks]
     chosen = sorted((r for m in complete for r in of_model[m]), key=lambda r: r.task)
     best = is_chosen_from_data(request.baseline, of_model)
     baseline = None if best else request.baseline
@@ -347,13 +350,6 @@ def _joined(
     return replace(strata, tasks=tuple(replace(task, a=family.a, b=family.b) for task in tasks))
 
 
-def _is_complete(responses: Sequence[Responses], group: Group) -> bool:
-    """Whether a model has a mean of item scores on every task of a group."""
-    cells = [make_cell(r) for r in responses]
-    usable = [c for c in cells if c.kind in ("binary", "bounded", "real") and len(c.values)]
-    return len(usable) == group.n_tasks
-
-
 def _from_group(groups: Sequence[Group], group: Group) -> tuple[Group, ...]:
     """Return a group and those inside it, of the groups around a task."""
     names = [g.name for g in groups]
@@ -366,7 +362,6 @@ def _all_items(
     pairs: tuple[IntArray, IntArray],
 ) -> Pairing:
     """All items of the tasks as those of one."""
-    kind, bounds = _common_kind(tasks)
     first = tasks[0]
     notes = dict.fromkeys(note for task in tasks for note in task.notes)
     return replace(
@@ -375,8 +370,7 @@ def _all_items(
         scores=np.concatenate([task.scores for task in tasks], axis=1),
         a=pairs[0],
         b=pairs[1],
-        kind=kind,
-        bounds=bounds,
+        bounds=_common_bounds(tasks),
         clusters=None,
         notes=(*notes, mean_of_tasks(around)),
     )
@@ -546,7 +540,6 @@ def _table(sample: _Sample, tasks: Sequence[Pairing], name: str) -> Pairing:
     scores = np.full((len(sample.models), len(tasks)), np.nan)
     for t, task in enumerate(tasks):
         scores[[sample.models.index(model) for model in task.models], t] = task.means()
-    kind, bounds = _common_kind(tasks)
     higher = {task.higher_is_better for task in tasks} - {None}
     if len(higher) > 1:
         msg = f"{tasks[0].metric} is better higher on some tasks and lower on others; choose tasks"
@@ -561,8 +554,8 @@ def _table(sample: _Sample, tasks: Sequence[Pairing], name: str) -> Pairing:
         scores=scores,
         a=a,
         b=b,
-        kind=kind,
-        bounds=bounds,
+        kind="real",
+        bounds=_common_bounds(tasks),
         clusters=None,
         notes=tuple(dict.fromkeys(note for task in tasks for note in task.notes)),
     )
@@ -638,9 +631,7 @@ def _across_notes(
     return notes
 
 
-def _common_kind(tasks: Sequence[Pairing]) -> tuple[Kind, tuple[float, float] | None]:
-    """Bounded where all tasks have the same bounds, else real."""
+def _common_bounds(tasks: Sequence[Pairing]) -> tuple[float, float] | None:
+    """Those that all tasks have; None for others."""
     bounds = {task.bounds for task in tasks}
-    if len(bounds) == 1 and None not in bounds:
-        return "bounded", tasks[0].bounds
-    return "real", None
+    return bounds.pop() if len(bounds) == 1 else None

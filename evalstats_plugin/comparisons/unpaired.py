@@ -344,7 +344,7 @@ def _by_errors(
     """Compare models by differences and their standard errors, which are taken as normal."""
     a, b, difference, error, size = (np.array(each) for each in zip(*pairs, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.where(error > 0, difference / error, np.copysign(np.inf, difference))
+        z = np.where(error == 0, np.copysign(np.inf, difference), difference / error)
     z = np.where((error == 0) & (difference == 0), 0.0, z)
     p_values = 2 * special.ndtr(-np.abs(z))
 

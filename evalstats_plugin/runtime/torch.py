@@ -227,17 +227,14 @@ def _truncated(h: Tensor, wanted: Tensor, generator: torch.Generator) -> Tensor:
     while len(left):
         at = h[left]
         slow = at * _TURN < 1
-        x = torch.where(slow, _chi_tail(at, generator), _inverse_gaussian(at, generator))
+        # 1/X² of a normal X beyond 1/√_TURN: the truncated inverse Gaussian for h = 0.
+        tail = torch.special.ndtri(_EDGE * uniform(at, generator)) ** -2
+        x = torch.where(slow, tail, _inverse_gaussian(at, generator))
         # Below its mean the density is tilted from that of h = 0.
         kept = torch.where(slow, uniform(at, generator) < torch.exp(-at * at * x / 2), x < _TURN)
         out[left] = x
         left = left[~kept]
     return out
-
-
-def _chi_tail(h: Tensor, generator: torch.Generator) -> Tensor:
-    """1/X² of a standard normal X beyond 1/√_TURN: the truncated inverse Gaussian for h = 0."""
-    return torch.special.ndtri(_EDGE * uniform(h, generator)) ** -2
 
 
 def _inverse_gaussian(h: Tensor, generator: torch.Generator) -> Tensor:

@@ -247,8 +247,12 @@ def latex_text(text: str) -> str:
     'a\\_b \\textbackslash{}input\\{x\\} 50 \\%'
     >>> print(latex_text("leaderboard|arc"))
     leaderboard\textbar{}arc
+    >>> print(latex_text("--cluster"))
+    -{}-cluster
     """
-    return "".join(_LATEX.get(letter, letter) for letter in visible(text).replace("\n", " "))
+    # Two hyphens would be a dash.
+    pieces = re.split("(?<=-)(?=-)", visible(text).replace("\n", " "))
+    return "{}".join("".join(_LATEX.get(letter, letter) for letter in piece) for piece in pieces)
 
 
 def path_part(name: str, what: str) -> str:

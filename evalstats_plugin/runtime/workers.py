@@ -111,7 +111,10 @@ def parallel_map(
     """
     processes = _PROCESSES.get()
     if here or processes is None or processes.n_jobs == 1:
-        yield from map(partial(_single_threaded, function), pieces)
+        for piece in pieces:
+            with one_thread():
+                result = function(piece)
+            yield result
         return
     fresh, pending = iter(pieces), deque[Any]()
 
@@ -372,12 +375,6 @@ def check_versions(versions: dict[str, str]) -> None:
         if theirs != own:
             msg = f"{worker} has {_PACKAGE} {theirs}, here it is {own}: install the same version"
             raise DesignError(msg)
-
-
-def _single_threaded(function: Callable[..., Result], piece: Any) -> Result:
-    """Compute a piece in this process with one thread, and restore the threads afterwards."""
-    with one_thread():
-        return function(piece)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ reads.
 
 from __future__ import annotations
 
+import filecmp
 import os
 import platform
 import re
@@ -186,7 +187,8 @@ def replacing(
         yield temporary
         with locked(target.parent):
             if over is None:
-                if not may_overwrite() and _same_content(temporary, target):
+                is_kept = not may_overwrite() and target.is_file()
+                if is_kept and filecmp.cmp(temporary, target, shallow=False):
                     return
                 check_free(path)
             elif revision(target) != over:
@@ -350,16 +352,6 @@ def _temporary_file(folder: Path) -> Generator[Path]:
     finally:
         with suppress(OSError):
             Path(name).unlink(missing_ok=True)
-
-
-def _same_content(new: Path, old: Path) -> bool:
-    if not old.is_file() or new.stat().st_size != old.stat().st_size:
-        return False
-    with new.open("rb") as new_file, old.open("rb") as old_file:
-        while (block := new_file.read(1 << 20)) == old_file.read(1 << 20):
-            if not block:
-                return True
-    return False
 
 
 def _dress(temporary: Path, target: Path, named: Path, times_of: Path | None) -> None:

@@ -428,7 +428,8 @@ def dirichlet_quantile(atoms: FloatArray, weights: FloatArray, probability: floa
     atoms : shape (C, D)
     weights : shape (C, D)
         Positive, or zero for padding, whose atom must not lie outside the others. At least two
-        distinct atoms of each cell need a positive weight.
+        distinct atoms of each cell need a positive weight, and all together .2 or more: with less
+        the sum ends before its terms are small.
 
     Examples
     --------

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.bounded import logit_limits
+from evalstats_plugin.stats.bounded import binomial_counts, logit_limits
 from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.means import moments, t_prob_positive, t_quantile
 
@@ -427,13 +427,10 @@ def vote_at_k(answers: NDArray[Any], scores: FloatArray, *, k: int) -> FloatArra
 
 
 def _counts(successes: ArrayLike, n: ArrayLike, k: int) -> tuple[FloatArray, FloatArray]:
-    """Numbers of right epochs and of epochs, broadcast against each other."""
-    right, epochs = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (successes, n)))
+    """Numbers of right epochs and of epochs, broadcast against each other; NaN without epochs."""
     if k < 1:
         raise ValueError(f"k must be 1 or more, got {k}")
-    if np.any((right < 0) | (right > epochs)):
-        raise ValueError("the number of right epochs must lie between 0 and the number of epochs")
-    return right, epochs
+    return binomial_counts(successes, n)
 
 
 def _all_from(chosen: FloatArray, epochs: FloatArray, k: int) -> FloatArray:

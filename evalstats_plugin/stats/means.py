@@ -165,7 +165,7 @@ def studentised_bootstrap(
     tail = _tails(confidence_level)
     cells = _cells(scores)
     n, mean, std = moments(cells)
-    means, stds = _resample(cells, rng, n_resamples, _mean_and_spread)
+    means, stds = _resample(cells, rng, n_resamples, lambda drawn: np.stack(moments(drawn)[1:]))
     with np.errstate(invalid="ignore", divide="ignore"):
         statistics = (means - mean) / (stds / np.sqrt(n))
         # 0/0: the resample has the sample's mean, and no spread.
@@ -213,10 +213,6 @@ def _mean(drawn: FloatArray) -> FloatArray:
     seen = ~np.isnan(drawn)
     with np.errstate(invalid="ignore"):
         return np.where(seen, drawn, 0.0).sum(axis=-1) / seen.sum(axis=-1)
-
-
-def _mean_and_spread(drawn: FloatArray) -> FloatArray:
-    return np.stack(moments(drawn)[1:])
 
 
 def _column_quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:

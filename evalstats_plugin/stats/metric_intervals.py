@@ -137,7 +137,7 @@ def jackknife_difference(
 
 def _where_wide(low: FloatArray, high: FloatArray) -> Interval:
     """NaN where an interval has no width, which means that the resamples never differed."""
-    wide = high - low > ROUNDING * (1 + np.abs(low))
+    wide = ~np.isclose(high, low, rtol=ROUNDING, atol=ROUNDING)
     return Interval(np.where(wide, low, np.nan), np.where(wide, high, np.nan))
 
 

@@ -71,7 +71,7 @@ def betting_mixture(
     """
     low, high = bounds
     unit = to_unit(scores, bounds)
-    atoms, weights = _split(unit)
+    atoms, weights = split(unit)
     limits = _mixture_limits(atoms, weights, _log_threshold(confidence_level))
     shape = unit.shape[:-1]
     return Interval(*(low + (high - low) * limit.reshape(shape) for limit in limits))
@@ -85,7 +85,7 @@ def paired_mixture(counts: PairedCounts, *, confidence_level: float) -> Interval
     """
     differ = counts.only_a + counts.only_b
     cells = np.stack([counts.only_a, counts.n - differ, counts.only_b], axis=-1)
-    tables, where = np.unique(cells.reshape(-1, 3), axis=0, return_inverse=True, equal_nan=True)
+    tables, where = np.unique(cells.reshape(-1, 3), axis=0, return_inverse=True)
     atoms = np.array([0.0, 0.5, 1.0])
     limits = _mixture_limits(atoms, tables, _log_threshold(confidence_level))
     return Interval(*((2 * limit - 1)[where].reshape(counts.n.shape) for limit in limits))
@@ -112,7 +112,7 @@ def p_value(scores: ArrayLike, *, bounds: tuple[float, float], mean: float) -> F
     depend on the order of the items.
     """
     unit = to_unit(scores, bounds)
-    atoms, weights = _split(unit)
+    atoms, weights = split(unit)
     at = (mean - bounds[0]) / (bounds[1] - bounds[0])
     won, _ = _log_capital(atoms, weights, np.full(len(weights), at), _nodes(weights))
     empty = weights.sum(axis=1) == 0
@@ -156,16 +156,25 @@ def _proportion_limit(k: FloatArray, n: FloatArray, threshold: float) -> FloatAr
     return np.where(np.isnan(k), np.nan, np.where(usable, limit, 0.0))
 
 
-def _split(unit: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Grid points that are used, shape (A,), and the weight of scores at each, (cells, A)."""
+def split(unit: FloatArray, counts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+    """Grid points that are used, shape (A,), and the weight of scores at each, (cells, A).
+
+    Parameters
+    ----------
+    unit : shape (..., M)
+        Scores on the scale of [0, 1], NaN where missing.
+    counts : shape (M,)
+        How often each column is there; once by default.
+    """
     values = unit.reshape(-1, unit.shape[-1])
     cell, column = np.nonzero(~np.isnan(values))
     place = values[cell, column] * GRID_SIZE
     below = np.minimum(np.floor(place), GRID_SIZE - 1).astype(np.int64)
     share = place - below
+    count = 1.0 if counts is None else counts[column]
     weights = np.zeros((len(values), GRID_SIZE + 1))
-    np.add.at(weights, (cell, below), 1 - share)
-    np.add.at(weights, (cell, below + 1), share)
+    np.add.at(weights, (cell, below), count * (1 - share))
+    np.add.at(weights, (cell, below + 1), count * share)
     used = weights.any(axis=0)
     return np.flatnonzero(used) / GRID_SIZE, weights[:, used]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from given_responses import given_responses
 
 from evalstats_plugin import ResponseMatrix, Responses, Source, compare, read
 from evalstats_plugin.comparisons import Comparison
-from evalstats_plugin.comparisons.compare import NO_ITEM_IN_COMMON
+from evalstats_plugin.comparisons.compare import _PAIR_BYTES, NO_ITEM_IN_COMMON
 from evalstats_plugin.errors import DesignError, ItemConflictError, SelectionError
+from evalstats_plugin.runtime.memory import limited
 from evalstats_plugin.stats import clustered, multiplicity
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.pairs import paired
@@ -175,6 +177,28 @@ def test_what_cannot_be_compared_is_said() -> None:
         "no comparison over all tasks: no two models have every one of them, the baseline one of "
         "the two",
     )
+
+
+def test_scores_of_items_count_in_place_of_what_their_log_says_of_them() -> None:
+    """A logged value with its number of items and error, beside items, changes nothing."""
+    plain = [_responses("a", [1, 0, 1, 1]), _responses("b", [0, 1, 0, 1])]
+    logged = [replace(r, logged=0.5, logged_n=4, logged_std_error=0.2) for r in plain]
+
+    assert compare(plain, rng=0) == compare(logged, rng=0)
+    logged[1] = replace(logged[1], item_ids=np.arange(10, 14))
+    with pytest.raises(DesignError, match="take design unpaired"):
+        compare(logged)
+
+
+@pytest.mark.parametrize(("baseline", "n_pairs"), [(None, 15), ("best", 15), ("model_2", 5)])
+def test_pairs_that_memory_does_not_hold_are_refused(baseline: str | None, n_pairs: int) -> None:
+    """Six models: every two also for a best one, which may be any; five with a named one."""
+    matrix = ResponseMatrix.from_array(np.eye(6))
+    with limited(f"{_PAIR_BYTES * n_pairs - 1}"), pytest.raises(DesignError) as refused:
+        compare(matrix, baseline=baseline, overall=False)
+
+    assert f"{n_pairs} pairs of 6 models" in str(refused.value)
+    assert ("name a baseline" in str(refused.value)) == (n_pairs == 15)
 
 
 def test_a_pair_without_common_items_has_a_row_without_numbers() -> None:

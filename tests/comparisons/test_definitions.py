@@ -15,6 +15,7 @@ from scipy import special
 from evalstats_plugin import Source, compare
 from evalstats_plugin.comparisons.design import pairings
 from evalstats_plugin.comparisons.families import p_of_limits, prob_of_p
+from evalstats_plugin.comparisons.paired import _mean_and_error
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.comparisons.units import Strata, common_units, mean_differences
 from evalstats_plugin.data.matrix import ResponseMatrix
@@ -255,6 +256,34 @@ def test_common_units_of_tasks_give_the_differences_of_each_pair(missing):
     assert (common.differences is None) == (missing is None)
     np.testing.assert_allclose(every, np.nan_to_num(x), rtol=1e-12, atol=1e-15)
     assert (np.broadcast_to(sizes, observed.shape) == observed).all()
+
+
+def test_errors_at_the_ends_have_half_of_the_span_on_one_item() -> None:
+    """Beside the standard error, which is 0 where nothing differs."""
+    scores, tasks = _tasks()
+    mean, error = _mean_and_error(tasks[0])
+    d = (scores[tasks[0].b] - scores[tasks[0].a])[:, :12]
+
+    assert mean == pytest.approx(d.mean(axis=1))
+    assert error == pytest.approx(np.sqrt(d.var(axis=1, ddof=1) / 12 + (1 / 24) ** 2))
+
+
+def test_a_prior_of_composites_weighs_as_much_as_answers_would() -> None:
+    """Of 40 answers with few errors, one of each kind more makes the limits wider."""
+    gold = np.arange(40) % 2
+    responses = [
+        given_responses(
+            model=model, metric="f1", aggregation="f1", item_ids=np.arange(40),
+            scores=np.empty((40, 0)), source=Source(Path("a.json"), "test"),
+            pairs=np.stack([gold, np.where(np.arange(40) < n, 1 - gold, gold)], axis=1),
+        )
+        for model, n in (("a", 3), ("b", 1))
+    ]  # fmt: skip
+    default, half, more = (compare(responses, prior=x, rng=0)[0] for x in (None, 0.5, 3.0))
+
+    assert default == half
+    assert (more.high or 0) - (more.low or 0) > 1.2 * ((half.high or 0) - (half.low or 0))
+    assert "3 on each of" in more.prior
 
 
 @pytest.mark.parametrize("method", ["sums-percentile", "sums-jackknife-t"])

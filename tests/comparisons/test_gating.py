@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 import evalstats_plugin as es
+from evalstats_plugin.comparisons import gating
 from evalstats_plugin.comparisons.families import Each
 from evalstats_plugin.comparisons.gating import _gains
 from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED, with_prior
 from evalstats_plugin.data.measure import Scale
-from evalstats_plugin.data.responses import Group, Responses
+from evalstats_plugin.data.responses import Group, Prediction, Responses
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.stats.pairs.differences import Differences
 
@@ -82,6 +85,51 @@ def test_the_items_needed_decide() -> None:
     assert "inconclusive" == row.decision
     assert "inconclusive" == decision(times / 3)
     assert "pass" == decision(times)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_candidate_whose_limit_is_beyond_the_margin_does_not_pass(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of few items with partial credit, where one more like the worst would say less."""
+    monkeypatch.setattr(gating, "MOST_SIMULATED_ROWS", 0)
+    rng = np.random.default_rng(seed)
+    scores = 0.5 + 0.03 * rng.normal(0, 1, (3, 5)) + [[0.05], [0.0], [0.01]]
+    decide = partial(
+        es.gate, es.ResponseMatrix.from_array(scores), baseline="model_0", confidence_level=0.8
+    )
+    least = min(row.low or 0.0 for row in decide())
+    assert "inconclusive" == decide(margin=-0.999 * least, non_inferior=True).decision
+
+
+@pytest.mark.parametrize("score", [0.0, 1.0])
+def test_points_that_are_all_0_or_1_are_no_right_answers(score: float) -> None:
+    """On a scale of 0 to 100 a margin of 5 is 5 points, not five times all of the scale."""
+    both = [_on(model, np.full(40, score), scale=Scale(0, 100)) for model in ("old", "new")]
+    both[1] = replace(both[1], scores=np.where(np.arange(40) < 4, 1 - score, score)[:, None])
+    (row,) = es.gate(both, baseline="old", margin=5.0, rng=0)
+
+    assert ("pass", 5.0) == (row.decision, row.margin)
+    assert 5 < (row.detectable or 0) < 6
+
+
+def test_an_adaptive_candidate_lacks_no_item_that_it_was_not_asked() -> None:
+    """Its score of the whole bank is predicted; that of a plain candidate is not."""
+    ids = np.array([f"i{j}" for j in range(60)])
+    old = replace(_on("old", np.repeat([1.0, 0.0], 30)), item_ids=ids)
+    bank = Prediction(
+        estimate=0.9, n_in_bank=60, item_ids=ids, scores=np.full(60, 0.9),
+        variances=np.full(60, 0.02),
+    )  # fmt: skip
+    few = replace(_on("new", np.ones(12)), item_ids=ids[:12])
+    [row] = es.gate([old, replace(few, predicted=bank)], baseline="old", rng=0)
+    [plain] = es.gate([old, few], baseline="old", rng=0)
+    [back] = es.gate([replace(few, predicted=bank), old], baseline="new", margin=0.9, rng=0)
+
+    assert ("pass", 0, 60) == (row.decision, row.n_lacking, row.n_items)
+    assert row.difference == pytest.approx(0.4)
+    assert ("inconclusive", 48) == (plain.decision, plain.n_lacking)
+    assert ("pass", 0) == (back.decision, back.n_lacking)
 
 
 def test_lower_scores_can_be_better() -> None:
@@ -296,6 +344,22 @@ def test_the_drop_that_is_detected_follows_from_margin_and_tests() -> None:
     assert again.detectable == pytest.approx(alone.detectable + 0.01, abs=0.005)
     assert all((row.detectable or 0) > alone.detectable for row in of_two)
     assert es.gate([_on("old", OLD[:2]), _on("new", OLD[:2])], baseline="old")[0].detectable is None
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.01])
+def test_the_drop_that_is_detected_of_many_items_is_that_of_normal_sums(margin: float) -> None:
+    """The mean power over the posterior of the share gained, at three nodes of its own."""
+    n, share = 20_000, 0.05
+    scores = np.repeat([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [500, 500, 19_000], axis=0)
+    both = [_on(model, scores[:, i]) for i, model in enumerate(("old", "new"))]
+    (row,) = es.gate(both, baseline="old", margin=margin, rng=0)
+    assert row.detectable is not None
+    gained = stats.beta(n * share / 2 + 0.5, n * (1 - share / 2) + 0.5)
+    lost, nodes = row.detectable, gained.ppf(stats.norm.cdf([-np.sqrt(3), 0, np.sqrt(3)]))
+    error = np.sqrt((2 * nodes + lost - lost**2) / n)
+    power = stats.norm.cdf((lost - margin) / error - stats.norm.ppf(0.975))
+
+    assert [1, 4, 1] @ power / 6 == pytest.approx(0.8, abs=2e-3)
 
 
 @pytest.mark.parametrize("n_designs", [24, pytest.param(100, marks=pytest.mark.validation)])

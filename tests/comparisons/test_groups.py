@@ -187,9 +187,28 @@ def test_a_task_without_items_in_common_is_compared_by_the_models_own_means() ->
     [whole], [apart] = (group_comparisons([one, *rest], _request()) for one in (first, renewed))
 
     assert apart.difference == pytest.approx(whole.difference, abs=1e-12)
+    assert (apart.score_a, apart.score_b) == pytest.approx((whole.score_a, whole.score_b))
     assert apart.high - apart.low > whole.high - whole.low
     assert apart.n_items == whole.n_items - len(first.item_ids)
     assert any("no items in common, each model's own mean" in note for note in apart.notes)
+
+
+@pytest.mark.parametrize(("baseline", "n_pairs"), [(None, 3), ("best", 3), ("model_0", 2)])
+def test_all_tasks_are_compared_up_to_a_number_of_differences(
+    baseline: str | None, n_pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pairs times items of the model with the most; a best model may be any."""
+    scores = (np.random.default_rng(2).random((3, 17)) < 0.6) * 1.0
+    matrix = ResponseMatrix.from_array(scores, tasks=["s"] * 8 + ["t"] * 9)
+    # The first has no result of an item.
+    first, *rest = matrix.to_responses()
+    some = [replace(first, item_ids=first.item_ids[1:], scores=first.scores[1:]), *rest]
+    for most, is_compared in ((17 * n_pairs, True), (17 * n_pairs - 1, False)):
+        monkeypatch.setattr(tasks, "MOST_DIFFERENCES", most)
+        found = compare(some, baseline=baseline, rng=0)
+        why = f"no comparison over all tasks: {n_pairs} pairs on 17 items take long"
+        assert any(row.kind == "overall" for row in found) == is_compared
+        assert any(note.startswith(why) for note in found.notes) != is_compared
 
 
 def test_the_best_is_the_one_with_the_best_group_score() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -412,6 +413,16 @@ def test_what_is_drawn_next_goes_with_the_labels_there_are() -> None:
     ]
     result = judge(_responses("gpt"), judge="gpt", labels=labels)
     assert [70, 70, 70] == [row.n_items for row in result]
+
+
+def test_labels_to_ask_for_are_shared_by_tasks_as_their_answers_are() -> None:
+    """Of 17 for tasks of 40, 20 and 20 answers: 8 and 4 and 4, and the one that is left first."""
+    rng = np.random.default_rng(4)
+    tasks = {"s": 40, "t": 20, "u": 20}
+    responses = [_one("a", "gpt", rng.random(n)).measured(task=task) for task, n in tasks.items()]
+    found = next_labels(responses, 17, judge="gpt")
+
+    assert Counter(row.task for row in found) == {"s": 9, "t": 4, "u": 4}
 
 
 @pytest.mark.parametrize(

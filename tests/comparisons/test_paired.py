@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from evalstats_plugin import ResponseMatrix, compare
-from evalstats_plugin.comparisons.paired import draws_for
+from evalstats_plugin import ResponseMatrix, Responses, Source, compare
+from evalstats_plugin.comparisons.paired import NO_INTERVAL, draws_for
 from evalstats_plugin.data.measure import Measure, Scale
 
 ABILITY = np.linspace(0.3, 0.9, 5)[:, None]
@@ -42,6 +44,84 @@ def test_limits_of_all_pairs_are_wider_than_those_of_one(kind: str) -> None:
     two = replace(matrix, scores=scores[:2], models=matrix.models[:2])
     (row,) = compare(two, rng=0)
     assert (row.low, row.high) == (row.low_single, row.high_single)
+
+
+@pytest.mark.parametrize("confidence_level", [0.8, 0.999])
+def test_limits_of_few_items_hold_those_of_each_pair_alone(confidence_level: float) -> None:
+    """At any level, although few items stretch those of all pairs from 95 % as Student's are."""
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        scores = 0.5 + 0.03 * rng.normal(0, 1, (3, 10)) + [[0.0], [0.01], [0.05]]
+        matrix = ResponseMatrix.from_array(scores, tasks=["s"] * 6 + ["t"] * 4)
+        for row in compare(matrix, confidence_level=confidence_level, rng=0):
+            assert row.low is not None
+            assert row.high is not None
+            assert row.low <= (row.low_single or 0) <= (row.high_single or 0) <= row.high
+
+
+def test_screened_pairs_are_corrected_for_missing_scores_too() -> None:
+    """As Benjamini and Hochberg do, of p-values that hold whatever was missing."""
+    scores = (np.random.default_rng(3).random((4, 60)) < ABILITY[[0, 1, 3, 4]]) * 1.0
+    scores[0, :3] = np.nan
+    one_by_one, screened = (
+        [row.p_adjusted for row in compare(_logged(scores), correction=name, missing="bounds")]
+        for name in ("none", "bh")
+    )
+
+    assert screened == pytest.approx(stats.false_discovery_control(one_by_one))  # pyright: ignore[reportArgumentType]
+    assert screened != one_by_one
+
+
+def _logged(scores: np.ndarray) -> list[Responses]:
+    """Responses whose logs say that items without a score were run."""
+    source = Source(path=Path("a.json"), harness="test")
+    return [replace(r, source=source) for r in ResponseMatrix.from_array(scores).to_responses()]
+
+
+@pytest.mark.parametrize("best_last", [True, False])
+def test_the_tipping_point_is_where_the_nearer_limit_is_at_no_difference(best_last: bool) -> None:  # noqa: FBT001
+    """On the way from the limits without the missing scores to those with the worst."""
+    scores = np.array([np.tile([1.0, 0.0], 100), np.arange(200) < 105])
+    scores[1, 160:] = np.nan
+    (row,) = compare(_logged(scores if best_last else scores[::-1]), rng=0)
+    own, worst = (row.low, row.missing_low) if best_last else (row.high, row.missing_high)
+    assert own is not None
+    assert worst is not None
+    assert row.tipping_point is not None
+
+    assert own + row.tipping_point * (worst - own) == pytest.approx(0, abs=1e-12)
+    assert f"it falls if about {100 * row.tipping_point:.0f} % of them go" in row.notes[-1]
+    assert f"{row.missing_low:+.3f} to {row.missing_high:+.3f} whatever" in row.notes[-1]
+
+
+def test_what_few_items_cannot_show_is_left_out_of_many_pairs() -> None:
+    """Of up to 500 pairs each row has the limits; of ten on 100 items a note has them too."""
+    scores = (np.random.default_rng(1).random((502, 101)) < 0.7) * 1.0
+    more = {"baseline": "model_0", "correction": "none", "rng": 0}
+    for n_models, n_items, is_known, is_noted in (
+        (501, 6, True, False),
+        (502, 6, False, False),
+        (12, 100, True, False),
+        (11, 100, True, True),
+        (11, 101, True, False),
+    ):
+        matrix = ResponseMatrix.from_array(scores[:n_models, :n_items])
+        for row in compare(matrix, **more):
+            note = f"if one more item in {n_items + 1} had gone"
+            assert (row.low_unseen is not None) == is_known
+            assert any(own.startswith(note) for own in row.notes) == is_noted
+
+
+def test_differences_that_do_not_vary_have_no_t_interval() -> None:
+    """All are .25: neither limits nor a p-value, nor a verdict."""
+    # Of halves of halves, whose sums have no rounding error.
+    scores = np.add.outer([0.0, 0.25], np.arange(8) / 16)
+    (row,) = compare(ResponseMatrix.from_array(scores), method="paired-t")
+
+    assert row.difference == 0.25
+    assert (row.low, row.high, row.p_value, row.prob_better) == (None, None, None, None)
+    assert row.verdict == "unclear"
+    assert NO_INTERVAL in row.notes
 
 
 @pytest.mark.parametrize("correction", ["simultaneous", "stepdown"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,12 @@ from evalstats_plugin.comparisons.planning.power import spreads_of
 from evalstats_plugin.comparisons.planning.solver import Aim, PowerSolver, solver_of
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.stats.pairs.differences import Differences
-from evalstats_plugin.stats.pairs.power import normal_power, paired_power, t_power
+from evalstats_plugin.stats.pairs.power import (
+    mixture_power,
+    normal_power,
+    paired_power,
+    t_power,
+)
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
 MILLER = PowerAssumptions(between=1 / 9, within=1 / 6)
@@ -558,6 +564,41 @@ def test_a_sequential_comparison_takes_more_items_and_finds_as_often() -> None:
     assert ("n_items", 280, "confidence-sequence") == (row.quantity, row.n_items, row.method)
     assert 0.81 == pytest.approx(there.power, abs=0.005)
     assert 0.1 == pytest.approx(least.difference, abs=0.002)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_sequential_comparison_of_partial_credit_is_drawn_from_its_pilot(size: int) -> None:
+    """Single items as they are, moved where the pilot points; those in clusters by variance."""
+    solver = _solver(_pilot(n_models=3, size=size), look_every=40)
+    pilots, n, looks = solver.spread.pilots, np.full(3, 90.0), np.array([40.0, 80, 90])
+    assert pilots is not None
+    for k in (2, 3):
+        found = solver.power(n, -0.12, k)
+        for pair, pilot in enumerate(pilots):
+            planned, variance = pilot.planned(), float(solver.variance[pair])
+            units = planned.differences(math.copysign(0.12, planned.mean))
+            assert (units is None) == (size > 1)
+            expected = mixture_power(
+                looks, -0.12, variance=variance, units=units, tail=solver.tail(k)
+            )
+            assert found[pair] == expected[-1]
+    assert (solver.power(n, 0.12, 3) < solver.power(n, 0.12, 2)).all()
+    solver = _solver(_pilot(size=size), look_every=40)
+    [least], [needed] = solver.difference(n[:1]), solver.items(0.15)
+    assert solver.power(n[:1], least) >= 0.8 > solver.power(n[:1], 0.97 * least)
+    assert solver.power(np.array([needed]), 0.15) >= 0.78
+    assert solver.power(np.array([needed - 40]), 0.15) < 0.82
+
+
+def test_a_sequential_comparison_of_many_models_is_simulated_by_variance() -> None:
+    """Fifteen pairs would take long, if each were drawn."""
+    solver = _solver(_pilot(n_models=6), look_every=50)
+    found = solver.power(np.full(15, 100.0), 0.12)
+    for pair in (np.argmin(solver.variance), np.argmax(solver.variance)):
+        expected = mixture_power(
+            np.array([50.0, 100]), 0.12, variance=float(solver.variance[pair]), tail=solver.tail(6)
+        )
+        assert found[pair] == pytest.approx(expected[-1], rel=1e-12)
 
 
 def test_a_sequential_comparison_is_looked_at_when_its_items_are_all_there() -> None:

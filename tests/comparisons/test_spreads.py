@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
+import evalstats_plugin as es
 from evalstats_plugin.comparisons.planning.spreads import (
     at_quantile,
     over_tasks,
@@ -98,6 +100,28 @@ def test_a_pilots_spread(kind: str, epochs: int, *, clustered: bool) -> None:
     assert paired.pilots is not None
     assert apart.pilots is None
     assert [one.clustered for one in paired.pilots] == [clustered] * 3
+
+
+def test_scores_that_do_not_vary_have_no_design_effect() -> None:
+    """As many degrees of freedom as items, which say nothing of a variance of 0."""
+    matrix = ResponseMatrix.from_array(np.full((2, 12, 1), 0.5))
+    [apart], _ = spreads(matrix.to_responses(), paired=False)
+    assert (apart.between, apart.design_effect, apart.freedom) == (0.0, 1.0, 12.0)
+
+
+@pytest.mark.parametrize(
+    ("scale", "binary"), [(None, True), (es.Scale(0, 1), True), (es.Scale(0, 100), False)]
+)
+def test_points_that_are_all_0_or_1_are_no_right_answers(scale, binary):
+    """Of 100 points, 1 is no right answer."""
+    [plain], _ = spreads(
+        [
+            replace(r, measure=replace(r.measure, scale=scale))
+            for r in ResponseMatrix.from_array(_scores("right", 1)).to_responses()
+        ],
+        paired=True,
+    )
+    assert np.isnan(plain.discordance).tolist() == [not binary] * 3
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.9])

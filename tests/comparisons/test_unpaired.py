@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from given_responses import given_responses
+from scipy import stats
 
 from evalstats_plugin import Responses, Source, compare
 from evalstats_plugin.comparisons import Comparison
@@ -189,6 +191,29 @@ def test_counts_are_enough() -> None:
     for pair in ((counted, _responses("b", STRONG)), (_responses("b", STRONG), counted)):
         (row,) = _ask(*pair)
         assert designs.PAIRING_LOST in row.notes
+
+
+@pytest.mark.parametrize("bounds", [None, (0.0, 1.0)])
+def test_published_errors_have_normal_limits(bounds: tuple[float, float] | None) -> None:
+    """Within the largest difference where that is known; none where a model has no error."""
+    values = {"a": (0.9, 0.3), "b": (0.1, 0.4)}
+    published = [
+        given_responses(
+            model=model, task="t", metric="own", source=SOURCE, logged=value,
+            logged_std_error=error, published="error", bounds=bounds,
+        )
+        for model, (value, error) in values.items()
+    ]  # fmt: skip
+    (row,) = _ask(*published)
+    low, high = stats.norm(-0.8, 0.5).interval(0.95)
+
+    assert (row.low, row.high) == pytest.approx((max(low, -1) if bounds else low, high))
+    assert row.p_value == pytest.approx(2 * stats.norm.sf(0.8 / 0.5))
+    assert row.prob_better == pytest.approx(stats.norm.sf(0.8 / 0.5))
+    sure = replace(_responses("c", [1.0] * 9), measure=published[0].measure)
+    (row,) = _ask(published[0], sure)
+    assert (row.difference, row.verdict) == (pytest.approx(0.1), "unclear")
+    assert row.low is row.high is row.p_value is row.p_adjusted is row.prob_better is None
 
 
 def test_items_without_a_cluster_count_as_clusters() -> None:

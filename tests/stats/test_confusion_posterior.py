@@ -50,6 +50,25 @@ def test_f1_covers_as_stated_under_its_own_prior():
     assert covered["wald"] < 0.8
 
 
+def test_limits_of_many_tables_are_quantiles_of_draws_in_blocks(monkeypatch):
+    """Two tables of three labels at a time, whose draws come from one stream."""
+    monkeypatch.setattr(metric_intervals, "BLOCK_SIZE", 2 * 50 * 9)
+    tables = np.random.default_rng(1).integers(0, 9, (5, 3, 3)) * 1.0
+    tables[0, 2] = 0
+    found = metric_intervals.dirichlet_interval(
+        tables, metric="balanced_accuracy", prior=0.6, confidence_level=0.8, n_resamples=50,
+        rng=np.random.default_rng(0),
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    for some in ([0, 1], [2, 3], [4]):
+        prior = np.where(np.eye(3), 0.3, 0.15) * (tables[some].sum(axis=2, keepdims=True) > 0)
+        drawn = rng.standard_gamma(tables[some] + prior, (50, len(some), 3, 3))
+        share, own = map(metrics.balanced_accuracy, (drawn, tables[some]))
+        low, high = np.quantile(share, [0.1, 0.9], axis=0)
+        np.testing.assert_allclose(found.low[some], np.minimum(low, own), rtol=1e-12)
+        np.testing.assert_allclose(found.high[some], np.maximum(high, own), rtol=1e-12)
+
+
 def test_balanced_accuracy_is_the_mean_of_two_beta_variables():
     """Drawn limits against the distribution by quadrature."""
     table = np.array([[30.0, 6.0], [2.0, 10.0]])

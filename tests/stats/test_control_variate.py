@@ -65,15 +65,16 @@ def test_variances_are_those_of_the_hat_matrix(leverage_power):
     assert float(benchmark.variance) == pytest.approx(expected, rel=1e-10)
 
 
-def test_a_covariate_without_spread_gains_nothing():
+@pytest.mark.parametrize("value", [1 / 3, -123456789.1, 1e9 + 0.1])
+def test_a_covariate_without_spread_gains_nothing(value):
     """The plain mean with its standard error and finite-population correction, exactly."""
-    scores, _ = sampled(20, 80)
-    found = regression.adjust_to_benchmark(scores, np.full(80, 1 / 3))
+    scores, _ = sampled(37, 80)
+    found = regression.adjust_to_benchmark(scores, np.full(80, value))
     expected = float(means.std_error(scores)) ** 2
 
-    assert float(np.nanmean(scores)) == float(found.estimate)
+    assert float(np.nanmean(scores)) == pytest.approx(float(found.estimate), rel=1e-12)
     assert 0.0 == float(found.slope)
-    assert float(found.variance) == pytest.approx(expected * (1 - 20 / 80), rel=1e-12)
+    assert float(found.variance) == pytest.approx(expected * (1 - 37 / 80), rel=1e-12)
     assert float(found.gain) == pytest.approx(1, rel=1e-12)
 
 

@@ -17,6 +17,7 @@ from evalstats_plugin.stats.pairs.differences import (
     Counts,
     Differences,
     MeanDifferences,
+    _Rows,
     distance,
     limits_of_all,
 )
@@ -161,6 +162,34 @@ def test_nothing_that_differs_is_as_wide_as_the_span_says() -> None:
     assert Differences(alike, span=1.0).limits(Z).high[0] == pytest.approx(0.0576, abs=1e-4)
     assert np.isnan(Differences(alike).limits(Z).high[0])
     assert Differences(alike).p_value[0] == 1.0
+
+
+def test_pairs_without_items_have_no_quantiles() -> None:
+    """Beside pairs that have some."""
+    pairs, z = Counts([0, 3], [0, 1], [0, 20]), np.full(2, Z)
+    for low, high in (pairs.quantiles(z), pairs.limits(Z), pairs.one_more(Z)):
+        assert np.isnan([low, high]).tolist() == [[True, False]] * 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_quantiles_that_newtons_method_misses_are_soon_found(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same to six digits on either side, from a guess that is not far off."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(0.1, 0.3, (20, 150 + 50 * seed))
+    x /= np.abs(x).max(axis=1, keepdims=True)
+    rows, tried, own = _Rows(x, None, None, distance(x)), [0], _Rows.deviate
+
+    def counted(some: _Rows, d: np.ndarray) -> np.ndarray:
+        tried[0] += len(d)
+        return own(some, d)
+
+    monkeypatch.setattr(_Rows, "deviate", counted)
+    for goal in (-Z, -3.0, 2.5):
+        target = np.full(20, goal)
+        assert rows.bracketed(target) == pytest.approx(rows.limit(target), abs=1e-6)
+    assert tried[0] <= 6.5 * 60
 
 
 def test_one_more_item_is_clopper_and_pearsons_where_only_drops_occur() -> None:

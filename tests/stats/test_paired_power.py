@@ -74,3 +74,5 @@ def test_many_items_need_what_the_normal_approximation_says() -> None:
 def test_impossible_designs_are_refused() -> None:
     with pytest.raises(ValueError, match=r"\|difference\| <= discordance <= 1"):
         paired_power(10, 0.1, 0.2, tail=0.025)
+    with pytest.raises(ValueError, match=r"\|difference\| <= discordance <= 1"):
+        paired_power(10, 0.1, -0.2, tail=0.025)

@@ -111,7 +111,7 @@ def test_an_item_with_fewer_than_k_epochs_gives_nan() -> None:
 
 @pytest.mark.parametrize("formula", [pass_at_k, pass_hat_k, majority_at_k])
 def test_impossible_counts_are_refused(formula: Formula) -> None:
-    with pytest.raises(ValueError, match="between 0 and the number of epochs"):
+    with pytest.raises(ValueError, match="successes must lie between 0 and n"):
         formula(3, 2, k=1)
     with pytest.raises(ValueError, match="k must be 1 or more, got 0"):
         formula(1, 2, k=0)

@@ -135,3 +135,96 @@ def test_power_of_few_looks_at_partial_credit_is_that_of_the_test(difference, sd
     rejected = (sequential.p_value(scores, bounds=(-1, 1), mean=0.0) <= 0.05).mean()
     predicted = power.mixture_power(np.array([float(n)]), difference, variance=sd**2, tail=0.025)
     assert predicted[0] == pytest.approx(rejected, abs=0.07)
+
+
+@pytest.mark.parametrize(
+    ("rare", "often", "share", "n"),
+    [(-0.9, 0.2, 0.05, 60), (-1.0, 0.08, 0.02, 100), (0.9, 0.0, 0.05, 200)],
+)
+def test_power_of_few_large_differences_is_that_of_the_test(rare, often, share, n):
+    """A model that is a little better and sometimes fails: normal sums had it .87 for .56."""
+    x, shares = np.array([rare, often]), np.array([share, 1 - share])
+    scores = np.random.default_rng(n).choice(3 * x, size=(1000, n), p=shares)
+    rejected = (sequential.p_value(scores, bounds=(-3, 3), mean=0.0) <= 0.05).mean()
+    units, looks = (3 * x, shares), np.array([n / 2, n])
+    predicted = power.mixture_power(looks, 3 * x @ shares, units=units, span=3.0, tail=0.025)
+    assert predicted[1] == pytest.approx(rejected, abs=0.07)
+    assert predicted[0] < predicted[1]
+
+
+@pytest.mark.parametrize(("mean", "sd"), [(0.1, 0.2), (-0.3, 0.5), (0.0, 1e-6), (0.1, 2.0)])
+def test_bets_lose_what_a_beta_variable_makes_them_lose(mean, sd):
+    """λE[d] - E[log(1 + λd)] over 200 of its quantiles; of no more spread than there can be."""
+    share = (1 + mean) / 2
+    whole = share * (1 - share)
+    size = whole / np.clip(sd**2 / 4, 1e-6 * whole, 0.999 * whole) - 1
+    places = (np.arange(200) + 0.5) / 200
+    d = 2 * stats.beta.ppf(places, share * size, (1 - share) * size) - 1
+    bets = np.cos((np.arange(400) + 0.5) * np.pi / 400)
+    expected = [bet * d.mean() - np.log1p(bet * d).mean() for bet in bets]
+
+    np.testing.assert_allclose(power._loss_by_bet(mean, sd), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("squares", [30.0, 399.0, 401.0, 9000.0])
+def test_the_capital_of_sums_is_a_mean_over_bets(squares):
+    """Of exp(λS - λ²V/2), λ = cos θ: by another quadrature, and beyond 400 by its limit."""
+    sums = np.sqrt(squares) * np.array([-3.0, 0.0, 1.5, 4.0])
+    losses = power._BETS**2 * squares / 2
+    angle = (np.arange(20_000) + 0.5) * np.pi / 20_000
+    bets = np.cos(angle)
+    at = np.linspace(sums[0], sums[-1], 129)
+    capital = np.exp(at[:, None] * bets - bets**2 * squares / 2).mean(axis=1)
+    found = power._log_capital_of_sums(sums, losses, squares)
+
+    # Beyond, the next term is left out.
+    expected = np.interp(sums, at, np.log(capital))
+    np.testing.assert_allclose(found, expected, atol=1e-6 if squares < 400 else 0.025)
+
+
+def test_sums_of_squares_grow_with_the_looks(monkeypatch):
+    """In units of the span: those around the mean, and of the mean."""
+    asked = []
+
+    def nothing(sums, _, squares):
+        asked.append(squares)
+        return 0 * sums
+
+    monkeypatch.setattr(power, "_log_capital_of_sums", nothing)
+    power.mixture_power(np.array([10.0, 30.0]), 0.6, variance=0.5, span=2.0, tail=0.025)
+    assert asked == pytest.approx([10 * 0.86 / 4, 30 * 0.86 / 4])
+    monkeypatch.undo()
+    # Unless they vary, sums are found at once.
+    assert power.mixture_power(np.array([2.0, 99.0]), 0.6, tail=0.025).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("difference", "variance"), [(0.1, 0.09), (0.02, 0.01), (0.3, 0.2)])
+def test_items_of_a_sequential_test_are_those_of_its_first_look_that_is_enough(
+    difference, variance
+):
+    """Of looks up to twice as many as one look needs, or four times and so on."""
+    given = {"variance": variance, "tail": 0.025}
+    most = 2 * power.items_needed(difference, variance, **GOAL)
+    while True:
+        looks = power.looks_up_to(most, 7)
+        reached = power.mixture_power(looks, difference, **given)
+        if reached[-1] >= 0.8:
+            break
+        most *= 2
+    found = power.mixture_items_needed(difference, look_every=7, power=0.8, **given)
+    assert found == looks[reached >= 0.8][0]
+
+
+def test_differences_drawn_one_by_one_have_the_power_of_their_counts():
+    """Of -1, 0 and 1, where the capital has a closed form; shares need not be apart."""
+    looks = np.arange(20, 420, 20.0)
+    x, shares = np.array([-1.0, 1.0, 0.0, 0.0]), np.array([0.1, 0.2, 0.4, 0.3])
+    found = power.mixture_power(looks, 0.1, units=(x, shares), tail=0.025)
+    expected = power.mixture_power(looks, 0.1, discordance=0.3, tail=0.025)
+    np.testing.assert_allclose(found, expected, atol=0.04)
+    assert 0.5 < found[-1] < 1
+    needed, of_counts = (
+        power.mixture_items_needed(0.1, variance=0.29, look_every=20, **GOAL, **{name: source})
+        for name, source in (("units", (x, shares)), ("discordance", 0.3))
+    )
+    assert needed == pytest.approx(of_counts, abs=20)

@@ -48,6 +48,8 @@ def test_it_is_ppi_plus_plus_with_cross_fitting():
     assert float(found.power[0]) == pytest.approx(slopes.mean(), rel=1e-9)
     assert float(found.estimate[0]) == pytest.approx(rest.mean(), rel=1e-9)
     assert (30, 500) == (found.n, found.population)
+    explained = np.var(slopes * (f - judged.mean())) / 500
+    assert float(found.of_label[0]) == pytest.approx(1 - explained / found.std_error[0] ** 2)
     assert found.gain > 1.3
 
 
@@ -101,6 +103,48 @@ def test_models_that_are_compared_have_the_slope_of_their_differences():
 
     assert found.slope[0] == found.slope[1] == pytest.approx(np.mean(slopes), rel=1e-9)
     assert np.nanmean(np.diff(found.scores, axis=0)) == pytest.approx(rest.mean(), rel=1e-9)
+
+
+@pytest.mark.parametrize("n_both", [4, 9, 10, 20])
+@pytest.mark.parametrize("shared", [True, False])
+def test_scores_of_models_that_share_some_labels_by_definition(shared, n_both):
+    """One slope of models' own deviations; of their differences where half the items are in both.
+
+    The judge's part is multiplied by what differences have of it.
+    """
+    rng = np.random.default_rng(n_both)
+    f = rng.normal(size=40) + 0.7 * rng.normal(size=(2, 40))
+    y = 0.8 * f + rng.normal(size=(2, 40))
+    last = (20 - n_both) // 2
+    y[0, :last] = y[1, n_both + last :] = y[:, 20:] = np.nan
+    seen = ~np.isnan(y)
+    n, both = seen.sum(axis=1), seen.all(axis=0)
+    x = f - f.mean(axis=1, keepdims=True)
+
+    def slope(models, j):
+        if shared and both.sum() >= seen.any(axis=0).sum() / 2:
+            keep = both & (np.arange(40) != j)
+            return np.polyfit(np.diff(f[:, keep], axis=0)[0], np.diff(y[:, keep], axis=0)[0], 1)[0]
+        covariances = [np.cov(f[m, k], y[m, k]) * (k.sum() - 1)
+                       for m in models for k in [seen[m] & (np.arange(40) != j)]]  # fmt: skip
+        return sum(c[0, 1] for c in covariances) / sum(c[0, 0] for c in covariances)
+
+    slopes = np.array([[slope([0, 1] if shared else [m], j) for j in range(40)] for m in (0, 1)])
+    part = _part_of_differences(f, np.ones_like(seen), seen) if shared else 1.0
+    explained = np.where(seen, slopes * x, np.nan)
+    own = explained - np.nanmean(explained, axis=1, keepdims=True)
+    share = (n / 40 * part)[:, None]
+    found = cross_fitted(y, f, shared=shared)
+
+    np.testing.assert_allclose(found.scores, y - explained + np.sqrt(share) * own, rtol=1e-9)
+    np.testing.assert_allclose(found.slope, np.nanmean(np.where(seen, slopes, np.nan), axis=1))
+    np.testing.assert_allclose(found.explained, share[:, 0] * np.nansum(own**2, axis=1) / n**2)
+
+
+def test_one_label_is_its_own_mean():
+    """Nothing is known of the judge."""
+    found = cross_fitted([[0.7, np.nan, np.nan]], [[0.1, 0.9, 0.3]])
+    assert (found.scores[0, 0], found.slope, found.explained) == (0.7, 0.0, 0.0)
 
 
 def test_labels_of_all_items_are_left_as_they_are():
@@ -182,6 +226,8 @@ def test_models_labelled_apart_vary_by_what_the_judge_says_of_their_differences(
     part = _part_of_differences(f, np.ones_like(seen), seen)
     assert part == pytest.approx(expected, rel=1e-12)
     assert 0.4 < part < 0.8
+    # A judge that says the same of all has no variance to share.
+    assert _part_of_differences(np.full((3, 30), 0.5), np.ones_like(seen), seen) == 1.0
 
 
 def test_scales_of_labels_and_judge_do_not_matter():

@@ -45,6 +45,22 @@ def test_models_share_a_letter_iff_not_distinguishable(apart):
     assert len(groups) <= len(largest)
 
 
+def test_no_group_of_many_models_holds_only_pairs_of_others():
+    """Grown one after another, groups may become so: then one has too many letters."""
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        apart = np.triu(rng.random((12, 12)) < 0.4, 1)
+        apart |= apart.T
+        groups = ranks.groups_alike(apart).astype(int)
+        times = groups.T @ groups
+
+        assert np.array_equal(times > 0, ~apart | np.eye(12, dtype=bool))
+        assert all(times[np.ix_(own, own)].min() == 1 for own in map(np.flatnonzero, groups))
+    # Of a triangle and its three sides one is enough.
+    every = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1], [1, 1, 1]], dtype=bool)
+    assert ranks._without_redundant(every).tolist() == [[True] * 3]
+
+
 def test_letters_of_a_textbook_display():
     """Six models in a row, told apart from three places on: as Piepho (2004) writes them."""
     place = np.arange(6)
@@ -63,6 +79,7 @@ def test_more_than_26_groups_have_names_between_commas():
     apart = ~np.eye(30, dtype=bool)
     apart[28, 29] = apart[29, 28] = apart[27, 29] = apart[29, 27] = False
     assert "ab,ac" == ranks.letters(ranks.groups_alike(apart))[29]
+    assert ["abcdefghijklmnopqrstuvwxyz"] == ranks.letters(np.ones((26, 1)))
 
 
 def test_rank_limits_count_who_is_better_and_worse():
@@ -164,6 +181,19 @@ def test_shrunk_probabilities_maximise_the_composite_likelihood(n_models, seed):
     tail = stats.norm.cdf(z[:, None] * ranks.SHRUNK_SPREAD / np.sqrt(total))
 
     assert found == pytest.approx((share * tail).sum(axis=1), abs=2e-3)
+
+
+def test_errors_are_those_of_tails_or_near_a_half_of_limits():
+    """And where a skewed distribution has its tail on the other side of the difference."""
+    difference, half = np.array([0.2, -0.2, 0.2, 0.2, -0.2, 0.0]), np.array([1, 2, 3, 4, 5, 6.0])
+    prob = stats.norm.cdf([0.8, -0.8, 0.4, -0.8, 0.4, 0.0])
+    limits = difference - half, difference + half
+    found = ranks.errors_of(difference, prob, limits, 0.9)
+    by_limits = half / stats.norm.ppf(0.95)
+
+    assert found == pytest.approx(np.append([0.25, 0.25], by_limits[2:]), rel=1e-12)
+    sure = ranks.errors_of(np.array([0.2, 0.2]), np.array([1.0, 0.0]), (half[:2], half[:2]), 0.9)
+    assert sure == pytest.approx([0.2 / stats.norm.isf(1e-15), 0.0], rel=1e-3)
 
 
 def test_errors_of_means_count_one_item_more_than_there_are():

@@ -207,6 +207,30 @@ def test_a_million_scores_take_no_longer_than_a_few():
     assert high - low < 0.004
 
 
+@pytest.mark.parametrize("n", [1, 300, 100_000])
+def test_zeros_and_ones_have_the_limits_of_the_closed_form(n):
+    """However sharp the capital is, there are enough nodes for it; so has the p-value."""
+    scores = np.arange(n) < np.array([[0], [n // 3], [n]])
+    found = sequential.betting_mixture(scores, **UNIT)
+    k = scores.sum(axis=1)
+
+    assert np.array(found) == pytest.approx(
+        np.array(sequential.beta_mixture(k, n, **LEVEL)), rel=1e-9, abs=1e-9
+    )
+    p = sequential.p_value(scores[1], bounds=(0, 1), mean=0.33)
+    won = sequential._log_mixture(k[1], n) - k[1] * np.log(0.33) - (n - k[1]) * np.log(0.67)
+    assert np.log(p) == pytest.approx(-max(won, 0.0), rel=1e-9)
+
+
+@pytest.mark.parametrize(("n", "count"), [(1, 128), (501, 128), (502, 256), (20_000, 1024)])
+def test_nodes_of_the_mixture_are_doubled_as_items_come_in(n, count):
+    """Chebyshev's, as many as the next power of two above 5 √n + 16, and no fewer than 128."""
+    angle = (np.arange(count) + 0.5) * np.pi / count
+
+    found = sequential._nodes(np.array([[n - 0.25, 0.25], [0.5, 0.0]]))
+    assert found == pytest.approx(np.sin(angle / 2) ** 2, rel=1e-12)
+
+
 def test_what_is_impossible_is_refused():
     """More successes than items, scores out of bounds."""
     with pytest.raises(ValueError, match="between 0 and n"):

@@ -274,9 +274,10 @@ def test_all_that_is_said_follows_from_the_draws_of_each_pair(
     ahead[a, b], ahead[b, a] = stands, -stands
     most = ahead.max(axis=1)
     share = (1 + (found._leads.signed >= most[:, None]).sum(axis=1)) / (n_draws + 1)
-    assert found.first(alpha, lower_is_better=sign < 0).tolist() == [
-        bool(m <= 0 or p > alpha) for m, p in zip(most, share, strict=True)
-    ]
+    for level in (alpha, *share.tolist()):
+        assert found.first(level, lower_is_better=sign < 0).tolist() == [
+            bool(m <= 0 or p > level) for m, p in zip(most, share, strict=True)
+        ]
 
     size = np.abs(np.nan_to_num(found.deviate))
     own = found.pairs.p_value

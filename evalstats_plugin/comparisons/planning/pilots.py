@@ -134,10 +134,6 @@ class Pilot:
         """Return the pilot with the models exchanged."""
         return replace(self, tasks=tuple(replace(task, a=task.b, b=task.a) for task in self.tasks))
 
-    def scaled(self, factor: float) -> Pilot:
-        """Return the pilot with differences that vary so many times as much."""
-        return replace(self, spread=self.spread * factor)
-
     @property
     def clustered(self) -> bool:
         """Whether items come in clusters."""
@@ -177,13 +173,14 @@ class Planned:
 
     def __init__(self, populations: list[Population], span: float = np.inf) -> None:
         self._populations, self._span = populations, span
-        self._mean = float(np.mean([population.mean for population in populations]))
+        self.mean = float(np.mean([population.mean for population in populations]))
+        """Mean difference b - a of the pilot."""
         self._last: tuple[tuple[float, float], _Statistic] | None = None
 
-    @property
-    def mean(self) -> float:
-        """Mean difference b - a of the pilot."""
-        return self._mean
+    def differences(self, mean: float) -> tuple[FloatArray, FloatArray] | None:
+        """Differences of items of one task, moved to a mean, and their shares; None of clusters."""
+        moved, share = self._populations[0].moved(mean)
+        return None if moved.widened else (moved.sums, share)
 
     def power(self, n: float, difference: float, *, tail: float) -> float:
         """Return the probability that the comparison finds a difference.
@@ -219,7 +216,7 @@ class Planned:
         return float(special.ndtr((of_low.mean + margin) / of_low.spread))
 
     def _drawn(self, n: float, difference: float) -> _Samples:
-        lead = difference - self._mean
+        lead = difference - self.mean
         moved = [
             _Drawn.of(*population.moved(population.mean + lead)) for population in self._populations
         ]
@@ -445,10 +442,11 @@ def search(
     at = float(max(np.ceil(start), least) if whole else start)
     reached = power_of(at)
     short, enough = least, most
-    for _ in range(14):
+    for _ in range(40):
         short, enough = (short, at) if reached >= power else (at, enough)
-        lead = max(float(special.ndtri(min(max(reached, 1e-3), 1 - 1e-3))) + z, 0.5)
-        step = float(np.clip((goal + z) / lead, 0.3, 3.0))
+        lead = max(float(special.ndtri(np.clip(reached, 1e-3, 1 - 1e-3))) + z, 1e-9)
+        # A power of nearly 1 does not tell how far away the goal is.
+        step = float(np.clip((goal + z) / lead, 0.3, 0.5 if reached >= 1 - 1e-3 else 3.0))
         new = at * (step * step if whole else step)
         if not short < new < enough:
             # Powers that jump are halved.

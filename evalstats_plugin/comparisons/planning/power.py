@@ -358,7 +358,7 @@ def _assumed(
 
 def _answered(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
     """Answer for every pair of one task, with the limits that the pilot's error leaves."""
-    answer = _of_random_tasks if design.tasks == "random" else _rows
+    answer = _of_random_tasks if design.tasks == "random" else _of_items
     if not np.isfinite(spread.freedom).all():
         return answer(spread, aim, design)
     share = design.assurance
@@ -407,11 +407,6 @@ def _in_proportion(row: PowerRow, end: float | None, middle: float | None) -> fl
     return limit if row.quantity == "difference" else int(np.ceil(limit - 1e-9))
 
 
-def _rows(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
-    """Answer for every pair of one task; the answers of a pair together."""
-    return _rows_of(solver_of(spread, aim, design))
-
-
 def _cheapest(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
     """Answer with the numbers of items and epochs of each pair that cost least together."""
     per_item, per_epoch = design.costs or (0.0, 1.0)
@@ -446,10 +441,10 @@ def _of_random_tasks(spread: Spread, aim: Aim, design: PowerDesign) -> list[Powe
         spread, n_epochs=n_items, n_tasks=1, n_items=np.full_like(spread.n_items, spread.n_tasks)
     )
     own = replace(aim, n_items=tasks, n_epochs=n_items)
-    rows = _rows_of(PowerSolver(of_tasks, own, design))
+    rows = _of_items(of_tasks, own, design)
     if aim.difference is not None and aim.n_items is not None:
         # Also the tasks that would be enough.
-        more = _rows_of(PowerSolver(of_tasks, replace(own, n_items=None), design))
+        more = _of_items(of_tasks, replace(own, n_items=None), design)
         rows = [row for row in rows if row.quantity == "power"]
         rows = [row for two in zip(rows, more, strict=True) for row in two]
     return [
@@ -465,8 +460,9 @@ def _of_random_tasks(spread: Spread, aim: Aim, design: PowerDesign) -> list[Powe
     ]
 
 
-def _rows_of(solver: PowerSolver) -> list[PowerRow]:
+def _of_items(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
     """Answer for every pair of one task; the answers of a pair together."""
+    solver = solver_of(spread, aim, design)
     columns = [
         _column(solver, quantity, n_items, values) for quantity, n_items, values in _answers(solver)
     ]

@@ -7,9 +7,10 @@ pilot's own scores, by Student's t for few items, else by the normal approximati
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -48,7 +49,8 @@ EXACT_UP_TO = 10_000
 """Most items for sums over outcomes; beyond, the normal approximation is as good."""
 
 NODES = 12
-"""Pairs with a variance of their own for which a sequential test is simulated; others between."""
+"""Pairs for which a sequential test is drawn from the pilot. Of more, it is simulated for so many
+variances, and others lie between."""
 
 MOST_MODELS = 100
 """Largest number of models searched for."""
@@ -331,6 +333,10 @@ class PowerSolver:
         return (n < NORMAL_FROM) & (self.method != "miller") | (self.method == "t")
 
 
+_Source = tuple[float | None, float, Planned | None]
+"""What a sequential test of a pair is simulated from: a discordance or a variance, and a pilot."""
+
+
 class SequentialPower(PowerSolver):
     """The same for a sequential comparison that is looked at every so many items."""
 
@@ -350,15 +356,13 @@ class SequentialPower(PowerSolver):
 
     def items(self, difference: float) -> FloatArray:
         """Return the numbers of items by which a difference is found."""
-        tail = self.tail(self.n_models)
+        goal = {"tail": self.tail(self.n_models), "power": self.aim.power}
 
-        def solve(discordance: float | None, variance: float, _: float) -> float:
+        def solve(of: _Source, _: float) -> float:
+            given = self._given(of, difference)
             return stats_power.mixture_items_needed(
-                difference,
-                discordance=None if discordance is None else max(discordance, abs(difference)),
-                variance=variance, span=self.spread.bounded, look_every=self.look_every, tail=tail,
-                power=self.aim.power,
-            )  # fmt: skip
+                difference, **given, look_every=self.look_every, **goal
+            )
 
         return self._of_pairs(solve, np.ones(len(self.variance)))
 
@@ -366,15 +370,11 @@ class SequentialPower(PowerSolver):
         """Return the smallest differences that so many items find; NaN where none is possible."""
         top = np.full(1, self.spread.bounded)
 
-        def solve(discordance: float | None, variance: float, n: float) -> float:
-            def power_of(size: FloatArray) -> FloatArray:
-                return np.full(
-                    1, self._power(discordance, variance, n, float(size[0]), self.n_models)
-                )
-
+        def solve(of: _Source, n: float) -> float:
             smallest = stats_power.least_difference(
-                power_of, top, power=self.aim.power, tolerance=1e-4 * top[0]
-            )
+                lambda size: np.full(1, self._power(of, n, float(size[0]), self.n_models)),
+                top, power=self.aim.power, tolerance=1e-4 * top[0],
+            )  # fmt: skip
             return float(smallest[0])
 
         return self._of_pairs(solve, n_items)
@@ -384,36 +384,47 @@ class SequentialPower(PowerSolver):
     ) -> FloatArray:
         """Return how often a difference is found by so many items."""
 
-        def solve(discordance: float | None, variance: float, n: float) -> float:
-            return self._power(discordance, variance, n, difference, n_models or self.n_models)
+        def solve(of: _Source, n: float) -> float:
+            return self._power(of, n, difference, n_models or self.n_models)
 
         return self._of_pairs(solve, n_items)
 
-    def _power(
-        self, discordance: float | None, variance: float, n: float, difference: float, n_models: int
-    ) -> float:
+    def _power(self, of: _Source, n: float, difference: float, n_models: int) -> float:
         looks = stats_power.looks_up_to(n, self.look_every)
-        reached = stats_power.mixture_power(
-            # The last look is at the end, after however many items.
-            np.append(looks[looks < n], n), difference, variance=variance,
-            discordance=None if discordance is None else max(discordance, abs(difference)),
-            span=self.spread.bounded, tail=self.tail(n_models),
-        )  # fmt: skip
+        # The last look is at the end, after however many items.
+        looks, given = np.append(looks[looks < n], n), self._given(of, difference)
+        reached = stats_power.mixture_power(looks, difference, **given, tail=self.tail(n_models))
         return float(reached[-1])
 
+    def _given(self, of: _Source, difference: float) -> dict[str, Any]:
+        """Return what the simulation draws from, for a true difference."""
+        discordance, variance, planned = of
+        given: dict[str, Any] = {"variance": variance, "span": self.spread.bounded}
+        if discordance is not None:
+            given["discordance"] = max(discordance, abs(difference))
+        if planned is not None:
+            given["units"] = planned.differences(math.copysign(difference, planned.mean))
+        return given
+
     def _of_pairs(
-        self, solve: Callable[[float | None, float, float], float], n_items: FloatArray
+        self, solve: Callable[[_Source, float], float], n_items: FloatArray
     ) -> FloatArray:
-        """Solve for each discordance or variance; of many, for some, and interpolate."""
+        """Solve for each pilot, discordance or variance; of many of these interpolate."""
         varies = np.where(self.exact, np.nan_to_num(self.spread.discordance), self.variance)
         solved = np.full(len(varies), np.nan)
+        pilots = self._planned or []
+        drawn = self._simulated_at(n_items).tolist()
+        for pair in drawn if len(drawn) <= NODES else ():
+            source = None, float(varies[pair]), pilots[pair]
+            solved[pair] = solve(source, float(n_items[pair]))
+            varies[pair] = 0.0
         for exact, n in {*zip(self.exact.tolist(), n_items.tolist(), strict=True)}:
             here = (self.exact == exact) & (n_items == n) & (varies > 0)
             at: FloatArray = np.unique(varies[here])
             if len(at) > NODES:
                 at = np.asarray(np.geomspace(at[0], at[-1], NODES), dtype=np.float64)
             nodes: list[float] = at.tolist()
-            values = [solve(v if exact else None, v, n) for v in nodes]
+            values = [solve((v if exact else None, v, None), n) for v in nodes]
             if values:
                 solved[here] = np.interp(varies[here], at, values)
         return solved

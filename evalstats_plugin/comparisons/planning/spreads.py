@@ -49,8 +49,7 @@ def at_quantile(spread: Spread, share: float) -> Spread:
     """
     factor = spread.freedom / (2 * special.gammaincinv(spread.freedom / 2, 1 - share))
     plain = spread.design_effect == 1
-    n, discordance = spread.n_items, spread.discordance
-    discordance = np.nan_to_num(discordance)
+    n, discordance = spread.n_items, np.nan_to_num(spread.discordance)
     limit = special.betaincinv(
         np.maximum(n * discordance + (share > 0.5), 1e-9),
         np.maximum(n * (1 - discordance) + (share <= 0.5), 1e-9),
@@ -63,7 +62,7 @@ def at_quantile(spread: Spread, share: float) -> Spread:
         between=np.maximum(factor * total - noise, 0.0),
         pilots=spread.pilots
         and [
-            pilot.scaled(scale)
+            replace(pilot, spread=scale * pilot.spread)
             for pilot, scale in zip(spread.pilots, np.sqrt(factor).tolist(), strict=True)
         ],
         discordance=np.where(plain & ~np.isnan(spread.discordance), limit, spread.discordance),
@@ -298,14 +297,22 @@ def _spread(cells: Sequence[Cell], *, paired: bool) -> Spread:
     ]
     n, between, within, discordance, effect, mean, freedom = np.concatenate(blocks, axis=1)
     keep = n > 1
-    binary = paired and all(epochs_are_binary(c.responses) for c in cells)
     bounds = {c.bounds for c in cells}
+    # Points that are all 0 or 1 of 100 are no right answers.
+    of_unit = bounds <= {None, (0.0, 1.0)}
+    binary = paired and of_unit and all(epochs_are_binary(c.responses) for c in cells)
     span = bounds.pop() if len(bounds) == 1 else None
     largest = np.inf if span is None else span[1] - span[0]
     pilots = None
     if paired and keep.sum() <= MOST_SIMULATED:
+        # Higher scores are better.
         higher = -1.0 if cells[0].responses.higher_is_better is False else 1.0
-        pilots = _pilots(higher * matrix.scores, clusters, a[keep], b[keep], largest)
+        x = higher * matrix.scores
+        numbers = None if clusters is None else np.unique(clusters, return_inverse=True)[1]
+        pilots = [
+            Pilot((TaskScores(x[first], x[second], numbers),), span=largest)
+            for first, second in zip(a[keep].tolist(), b[keep].tolist(), strict=True)
+        ]
     return Spread(
         task=cells[0].responses.task,
         metric=cells[0].responses.metric,
@@ -323,17 +330,6 @@ def _spread(cells: Sequence[Cell], *, paired: bool) -> Spread:
         bounded=largest,
         pilots=pilots,
     )
-
-
-def _pilots(
-    scores: FloatArray, clusters: NDArray[Any] | None, a: IntArray, b: IntArray, span: float
-) -> list[Pilot]:
-    """Scores of each pair; higher ones are better."""
-    numbers = None if clusters is None else np.unique(clusters, return_inverse=True)[1]
-    return [
-        Pilot((TaskScores(scores[first], scores[second], numbers),), span=span)
-        for first, second in zip(a.tolist(), b.tolist(), strict=True)
-    ]
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ from evalstats_plugin.stats.interval import (
     normal_quantile,
     tail_probability,
 )
-from evalstats_plugin.stats.means import moments, t_prob_positive
+from evalstats_plugin.stats.means import moments, std_error, t_prob_positive
 
 LowerLimit: TypeAlias = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 """Lower limit from the numbers of items that only a, and only b, gets right, and of all items."""
@@ -264,7 +264,5 @@ def t_prob(differences: ArrayLike) -> FloatArray:
     Under the prior for which the posterior's quantiles are the limits of `means.t_interval`; NaN
     where all differences are equal and not 0, because they do not vary.
     """
-    n, mean, std = moments(differences)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = std / np.sqrt(n)
-    return t_prob_positive(mean, error, n - 1)
+    n, mean, _ = moments(differences)
+    return t_prob_positive(mean, std_error(differences), n - 1)

@@ -37,7 +37,10 @@ _X = np.linspace(-8.5, 8.5, 201)
 _WEIGHT = np.exp(-(_X**2) / 2) / np.exp(-(_X**2) / 2).sum()
 """Trapezoidal rule for means over a standard normal: its error falls exponentially."""
 
-_BETS = np.cos((np.arange(400) + 0.5) * np.pi / 400)
+N_DRAWN = 1000
+"""Simulated courses of differences that are drawn one by one: a standard error of .013."""
+
+_BETS, _FEW_BETS = (np.cos((np.arange(n) + 0.5) * np.pi / n) for n in (400, 64))
 """Bets whose mean stands for the mixture."""
 
 _MOST_SQUARES = 400.0
@@ -277,13 +280,15 @@ def mixture_power(
     *,
     discordance: float | None = None,
     variance: float = 0.0,
+    units: tuple[FloatArray, FloatArray] | None = None,
     span: float = 1.0,
     tail: float,
 ) -> FloatArray:
     """Power of the mixture test [Rob70]_: how often it has rejected by each look, shape (L,).
 
-    For 0/1 scores simulated from the `discordance`; else from normal sums of differences with a
-    `variance`: with few large differences, all of one sign, the power is larger.
+    For 0/1 scores simulated from the `discordance`; for others from `units`, differences with that
+    mean and their probabilities; else from normal sums of differences with a `variance`: with few
+    large differences, all of one sign, the power is larger or, against the mean, smaller.
 
     Parameters
     ----------
@@ -304,6 +309,8 @@ def mixture_power(
     from evalstats_plugin.stats.sequential import log_capital
 
     rng, size, limit = stream(0, "paths of a sequential test"), abs(difference), -np.log(2 * tail)
+    if units is not None:
+        return _power_of_units(looks, units[0] / span, units[1], limit, rng)
     first, second = np.zeros((2, N_PATHS))  # sums; and squares, or discordant items
     power = np.empty(len(looks))
     is_count = discordance is not None
@@ -322,6 +329,27 @@ def mixture_power(
         first = first[going]
         second = second if discordance is None else second[going]
         power[look] = 1 - len(first) / N_PATHS
+    return power
+
+
+def _power_of_units(
+    looks: FloatArray, x: FloatArray, share: FloatArray, limit: float, rng: np.random.Generator
+) -> FloatArray:
+    """Power where single differences are drawn: each multiplies the capital of a bet by 1 + λx.
+
+    They are split between the points of a grid, as the test splits them.
+    """
+    from evalstats_plugin.stats.sequential import split
+
+    points, weights = split((np.clip(x, -1.0, 1.0)[None] + 1) / 2, share)
+    share = weights[0]
+    gains = np.log1p(np.multiply.outer(2 * points - 1, _FEW_BETS))
+    won = np.zeros((N_DRAWN, len(_FEW_BETS)))
+    power = np.empty(len(looks))
+    for look, step in enumerate(np.diff(looks, prepend=0.0).tolist()):
+        won += rng.multinomial(int(step), share, len(won)) @ gains
+        won = won[special.logsumexp(won, axis=1) - np.log(len(_FEW_BETS)) < limit]
+        power[look] = 1 - len(won) / N_DRAWN
     return power
 
 
@@ -351,6 +379,7 @@ def mixture_items_needed(
     *,
     discordance: float | None = None,
     variance: float,
+    units: tuple[FloatArray, FloatArray] | None = None,
     span: float = 1.0,
     look_every: int,
     tail: float,
@@ -364,8 +393,9 @@ def mixture_items_needed(
     while top <= MOST_ITEMS:
         looks = looks_up_to(top, look_every)
         powers = mixture_power(
-            looks, difference, discordance=discordance, variance=variance, span=span, tail=tail
-        )
+            looks, difference, discordance=discordance, variance=variance, units=units, span=span,
+            tail=tail,
+        )  # fmt: skip
         if powers[-1] >= power:
             return float(looks[np.argmax(powers >= power)])
         top *= 2

@@ -235,8 +235,7 @@ class AllPairs:
 
 def _student(z: float, df: FloatArray) -> FloatArray:
     """Student's quantile that is exceeded as often as a normal variable exceeds z."""
-    quantile: FloatArray = np.asarray(special.stdtrit(df, special.ndtr(-z)))
-    return -quantile
+    return -np.asarray(special.stdtrit(df, special.ndtr(-z)), dtype=np.float64)
 
 
 class _Maximum:
@@ -407,7 +406,7 @@ class _Leads:
         m = (counts.up + counts.down).astype(np.int64)
         table = counts.deviates(-(-int(m.max(initial=0)) // TABLE) * TABLE)
         n_flips = int(np.clip(FLIPS / len(pairs), LEAST_FLIPS, self._n_draws))
-        signs = np.sign(self._weights[:, :n_flips])
+        signs = np.copysign(np.float32(1), self._weights[:, :n_flips])
         largest = np.zeros(n_flips)
         step = max(BLOCK_SIZE // n_flips, 1)
         for start in range(0, len(pairs), step):
@@ -513,11 +512,10 @@ def _keys(sums: FloatArray) -> tuple[float, FloatArray, FloatArray]:
     unit = _rounded(unit + np.sin(3 * model) @ y + np.cos(5 * model) @ y**3)
     model = _rounded(model + (y * np.sin(unit)).mean(axis=1))
     if not seen.all():
-        observed = seen * 1.0
         # What is missing looks like the mean so far.
-        unit = _rounded(unit + np.sin(3 * model) @ observed)
-        model = _rounded(model + (observed * np.sin(unit)).mean(axis=1))
-        unit = _rounded(unit + np.cos(5 * model) @ observed)
+        unit = _rounded(unit + np.sin(3 * model) @ seen)
+        model = _rounded(model + (seen * np.sin(unit)).mean(axis=1))
+        unit = _rounded(unit + np.cos(5 * model) @ seen)
     for _ in range(MOST_ALIKE):
         first = _first_of_alike(model, sums)
         if first is None:

@@ -525,7 +525,7 @@ class _Pairs(NamedTuple):
         value, density = _cdf_and_density(
             self.tables[rows], self.margins[:, rows], sign * x, self.of
         )
-        return np.clip(np.where(sign > 0, value, 1 - value), 0, 1), density
+        return np.maximum(np.where(sign > 0, value, 1 - value), 0.0), density
 
 
 def _known_best(tables: FloatArray, of: Contrast) -> _Pairs:
@@ -569,9 +569,9 @@ def _cdf_and_density(
         np.where(ahead[:, None], right_b, wrong_b),
         np.where(ahead[:, None], not_b, b),
     )
-    total = _row_sums(weight, np.asarray(tails, dtype=np.float64))
     b_density = b_slope * np.exp(_log_density(right_b, wrong_b, b, not_b))
-    return np.where(ahead, 1 - total, total), _row_sums(weight, b_density)
+    total, density = (np.einsum("pn,pn->p", weight, values) for values in (tails, b_density))
+    return np.where(ahead, 1 - total, total), density
 
 
 class _Range(NamedTuple):
@@ -610,10 +610,9 @@ def _nodes(
     lowest: FloatArray = (below[:, :1] - of_a.before) / of_a.length
     highest: FloatArray = (above[:, :1] - of_a.after) / of_a.length
     if of != "log odds ratio":
-        from_b: FloatArray = (below[:, 1:] - of_b.before) / of_b.length
-        to_b: FloatArray = (above[:, 1:] - of_b.after) / of_b.length
-        lowest = np.where(x > 0, lowest, np.maximum(lowest, from_b))
-        highest = np.where(x > 0, np.maximum(highest, to_b), highest)
+        # At that end the range of b starts at 0, or ends at 1.
+        lowest = np.where(x > 0, lowest, np.maximum(lowest, below[:, 1:] / of_b.length))
+        highest = np.where(x > 0, np.maximum(highest, above[:, 1:] / of_b.length), highest)
     first, last = _stretched(lowest), -_stretched(highest)
     span = np.maximum(last - first, 0)
     return first + span * np.linspace(0, 1, NODES), span / (NODES - 1)
@@ -644,7 +643,3 @@ def _moments(tables: FloatArray, of: Contrast) -> tuple[FloatArray, FloatArray]:
         return mean, special.polygamma(1, right) - special.polygamma(1, n)
     mean = special.digamma(right) - special.digamma(wrong)
     return mean, special.polygamma(1, right) + special.polygamma(1, wrong)
-
-
-def _row_sums(weight: FloatArray, values: FloatArray) -> FloatArray:
-    return np.asarray(np.einsum("pn,pn->p", weight, values), dtype=np.float64)

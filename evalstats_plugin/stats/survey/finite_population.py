@@ -91,14 +91,10 @@ def _predict(
         raise ValueError("successes must lie between 0 and n, and n must not exceed the population")
     cells = np.stack([k.ravel(), n_items.ravel(), total.ravel()], axis=1)
     distinct, where = np.unique(cells, axis=0, return_inverse=True)
-    low, high = _in_blocks(limits, distinct, prior)
-    found_low, found_high = low[where.ravel()], high[where.ravel()]
+    low, high = (x[where.reshape(k.shape)] for x in _in_blocks(limits, distinct, prior))
     with np.errstate(invalid="ignore"):
         estimate = k / n_items
-    return Interval(
-        np.minimum(found_low.reshape(k.shape), estimate),
-        np.maximum(found_high.reshape(k.shape), estimate),
-    )
+    return Interval(np.minimum(low, estimate), np.maximum(high, estimate))
 
 
 def _in_blocks(

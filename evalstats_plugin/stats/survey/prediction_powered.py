@@ -76,6 +76,7 @@ def cross_fitted(
     is_judged = ~np.isnan(f)
     seen = is_judged & ~np.isnan(y)
     n, total = (mask.sum(axis=1).astype(np.float64) for mask in (seen, is_judged))
+    count = np.maximum(n, 1)[:, None]
     weights = seen * 1.0
     if probabilities is not None:
         weights = np.where(seen, 1 / np.asarray(probabilities, dtype=np.float64), 0.0)
@@ -86,7 +87,7 @@ def cross_fitted(
     slopes = np.where((n < total)[:, None], slopes, 0.0)
     explained = slopes * x
     rest = np.where(seen, y - explained, 0.0)
-    estimate = (weights * rest).sum(axis=1, keepdims=True) / np.maximum(n, 1)[:, None]
+    estimate = (weights * rest).sum(axis=1, keepdims=True) / count
     error = weights * (rest - estimate)
     share = (n / np.maximum(total, 1))[:, None]
     of_mean = np.zeros(len(y))
@@ -94,15 +95,15 @@ def cross_fitted(
         scores = estimate + np.sqrt(1 - share) * error
     else:
         own = weights * explained
-        own = own - np.where(seen, own.sum(axis=1, keepdims=True) / np.maximum(n, 1)[:, None], 0.0)
+        own = own - np.where(seen, own.sum(axis=1, keepdims=True) / count, 0.0)
         of_judge = (
             share if clusters is None else _share_of_clusters(f, is_judged, seen, clusters, share)
         )
         if shared:
             of_judge = of_judge * _part_of_differences(f, is_judged, seen)
         scores = estimate + error + np.sqrt(of_judge) * own
-        of_mean = of_judge[:, 0] * (own**2).sum(axis=1) / np.maximum(n, 1) ** 2
-    mean_slope = (seen * slopes).sum(axis=1) / np.maximum(n, 1)
+        of_mean = (of_judge * (own / count) ** 2).sum(axis=1)
+    mean_slope = (seen * slopes / count).sum(axis=1)
     scores = np.where(seen, scores, np.nan)
     return CrossFitted(scores, mean_slope, of_mean, n, total)
 
@@ -117,7 +118,7 @@ def _part_of_differences(f: FloatArray, is_judged: BoolArray, seen: BoolArray) -
     alike = float((both > 1).sum() / max(int((both > 0).sum()), 1))
     every = is_judged.all(axis=0)
     n_models = len(f)
-    if alike == 1 or n_models < 2 or every.sum() < 2:
+    if n_models < 2 or every.sum() < 2:
         return 1.0
     x = f[:, every] - f[:, every].mean(axis=1, keepdims=True)
     whole = float((x**2).sum())
@@ -241,7 +242,7 @@ def ppi(
     with np.errstate(divide="ignore", invalid="ignore"):
         left = 1 - n / total if finite else 1.0
         adjusted = Adjusted(units, total, estimate, fitted.slope, variance, plain, left / units**2)
-        of_label = np.clip(1 - fitted.explained / variance, 0.0, 1.0)
+        of_label = np.maximum(1 - fitted.explained / variance, 0.0)
     if bounds is None:
         unit = adjusted_t_interval(adjusted, confidence_level=confidence_level)
     else:
