@@ -25,9 +25,6 @@ from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, stead
 _NOTHING = 1e-16
 """Probability below which a node is ignored: it changes no digit of a mean."""
 
-_AT_HAND, _MOST_AT_HAND = 128, 30_000_000
-"""Bytes per item of the temporary arrays of a step; and the largest block that glibc reuses."""
-
 _COARSE = 4
 """Nodes of the grid for each node of the tables: curves are smoother than posteriors."""
 
@@ -47,9 +44,6 @@ class Tables:
     def of(cls, bank: ItemBank) -> Tables:
         """Tables of a bank; sessions on the same bank share them."""
         if bank not in _TABLES:
-            # After a large block was freed, glibc reuses smaller ones. Without that it returns the
-            # arrays of each step to the system, and steps take twice as long.
-            np.empty(min(_AT_HAND * len(bank), _MOST_AT_HAND), dtype=np.uint8)
             nodes = Belief.prior(bank).nodes
             few = nodes[::_COARSE]
             spreading = np.maximum(1 - np.abs(nodes[:, None] - few) / (few[1] - few[0]), 0)

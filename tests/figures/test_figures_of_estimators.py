@@ -84,15 +84,14 @@ def _steps(kind: str, name: str) -> dict[str, Any]:
     given, like = GIVEN[name], _ability(GIVEN[name])
     at, laid = (like, _population(kind)), _placed(kind, given)
     state = items_integrated.evaluate(given, *at, laid)
-    rough = items_integrated.evaluate(given, *at, laid, roughly=True)
     known = items_integrated.evaluate(given, *at, laid, given_missing=state.missing[:9, :9])
     errors = 0.1 + 0.05 * torch.arange(len(like))
     return {
-        "state": state, "rough": rough.missing, "known": known.missing,
+        "state": state, "known": known.missing,
         "step": items_integrated._newton_step(state),
         "from afar": items_integrated._newton_step(
             items_integrated.evaluate(given, 4 * like, at[1], laid)),
-        "coarse": [items_integrated._coarse_search(given, far * like, at[1]) for far in (1, 4)],
+        "coarse": [items_integrated._coarse_search(given, far * like, at[1], 9) for far in (1, 4)],
         "dispersion": items_integrated._dispersion(
             given, 1.3, items_integrated._Maximum(state, laid, 1, converged=True)),
         "covariance": items_integrated._inverse(state),

@@ -15,7 +15,7 @@ from scipy import special
 
 from evalstats_plugin.errors import few
 from evalstats_plugin.irt.model.fit import TAILS, IRTFit
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 FEW = 5
 """Wrong answers (right ones beyond guessing) up to which limits invert the number right."""
@@ -65,7 +65,23 @@ def placed(
     return quantiles
 
 
-def limited(fit: IRTFit, extreme: FloatArray, trials: FloatArray) -> IRTFit:
+def common_errors(fit: IRTFit, models: IntArray) -> FloatArray:
+    """Covariance (2, 2) of the zero and the unit of the scale, from those of pairs of models.
+
+    Abilities integrated out have the zero and unit of their population, and few models are an
+    unsure sample of it: all abilities and items share that error. Other estimators have none.
+    """
+    if fit.estimator != "mml":
+        return np.zeros((2, 2))
+    i, j = models[np.stack(np.triu_indices(len(models), 1))]
+    ability = fit.ability
+    levers = np.stack([np.ones(len(i)), ability[i] + ability[j], ability[i] * ability[j]], axis=1)
+    zero, both, unit = np.linalg.lstsq(levers, fit.ability_covariance[i, j])[0].tolist()
+    values, vectors = np.linalg.eigh([[zero, both], [both, unit]])
+    return vectors * np.maximum(values, 0) @ vectors.T
+
+
+def limited(fit: IRTFit, extreme: FloatArray, trials: FloatArray, common: FloatArray) -> IRTFit:
     """Give models all right or all wrong their estimate and limit, on the items of a fit.
 
     Curves are flattened by the errors of discriminations and intercepts, as a normal average is.
@@ -78,6 +94,8 @@ def limited(fit: IRTFit, extreme: FloatArray, trials: FloatArray) -> IRTFit:
         1 for models all right, -1 for models all wrong, else 0.
     trials : shape (K, M)
         Of the K models that are either, in their order.
+    common : shape (2, 2)
+        Of `common_errors`, which move these models along and do not flatten curves.
     """
     at = np.flatnonzero(extreme)
     if not len(at):
@@ -85,7 +103,12 @@ def limited(fit: IRTFit, extreme: FloatArray, trials: FloatArray) -> IRTFit:
     nodes = NODES[:, None]
     logit = nodes * fit.discrimination + fit.intercept
     if fit.item_covariance is not None:
-        (aa, ad), (_, dd) = np.moveaxis(np.nan_to_num(fit.item_covariance[:, :2, :2]), 0, 2)
+        covariance = np.nan_to_num(fit.item_covariance[:, :2, :2])
+        # Slopes that are given have no unit to be unsure of.
+        shared = common[::-1, ::-1] * (covariance[:, 0, 0, None, None] > 0)
+        shared[:, 1, 1] = common[0, 0]
+        covariance = covariance - fit.discrimination[:, None, None] ** 2 * shared
+        (aa, ad), (_, dd) = np.moveaxis(covariance, 0, 2)
         variance = np.maximum(nodes**2 * aa + 2 * nodes * ad + dd, 0)
         logit = logit / np.sqrt(1 + np.pi / 8 * variance)
     curve = fit.guessing + (fit.upper - fit.guessing) * special.expit(logit)

@@ -82,6 +82,7 @@ def fit_factor(
     DesignError
         More dimensions than N - 1 models or M items can tell apart.
     """
+    check_dimensions(counts, 1 if n_dimensions == "auto" else n_dimensions)
     choices: tuple[Choice, ...] = ()
     if n_dimensions == "auto" or ridge == "auto":
         if rng is None:
@@ -90,7 +91,6 @@ def fit_factor(
         choices = cross_validate(counts, sizes, RIDGES if ridge == "auto" else (ridge,), rng=rng)
         best = min(choices, key=lambda choice: choice.log_loss)
         n_dimensions, ridge = best.n_dimensions, best.ridge
-    check_dimensions(counts, n_dimensions)
     right, trials = counts.right[None], counts.trials[None]
     start = _start_values(right, trials, n_dimensions)
     optimum = _solve(right, trials, ridge, start, (tolerance, max_steps))
@@ -192,7 +192,6 @@ def cross_validate(
     for size in sizes:
         if len(sizes) > 1 and size > min(counts.right.shape[0] - 1, counts.right.shape[1]):
             break
-        check_dimensions(counts, size)
         losses = np.zeros(len(ridges))
         for first in range(0, _FOLDS, step):
             folds = torch.arange(first, min(first + step, _FOLDS), device=fold.device)
@@ -331,8 +330,6 @@ def fit_factor_model(
     began = time.perf_counter()
     dimensions, rotation, ridge = options.dimensions, options.rotation, options.ridge
     n, m = counts.right.shape
-    if dimensions != "auto":
-        check_dimensions(counts, dimensions)
     check_room(12 * n * m, counts.right, f"{counted(n, 'model')} × {counted(m, 'item')}")
     solution = fit_factor(counts, dimensions, ridge, rng=rng)
     fit = _record(matrix, counts, solution)

@@ -15,14 +15,20 @@ import torch
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, counted
-from evalstats_plugin.irt.estimators.extremes import extremes_note, limited
+from evalstats_plugin.irt.estimators.extremes import common_errors, extremes_note, limited
 from evalstats_plugin.irt.estimators.grid import LOOSEST, even_nodes, posterior
 from evalstats_plugin.irt.estimators.information import Covariances, covariances, is_quick
 from evalstats_plugin.irt.estimators.mml import STEEPEST, Marginal, fit_marginal
 from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.arrays import as_array
 from evalstats_plugin.irt.model.curves import Items, curves
-from evalstats_plugin.irt.model.data import Counts, check_room, dispersion_of, residual_sums
+from evalstats_plugin.irt.model.data import (
+    Counts,
+    check_room,
+    dispersion_of,
+    residual_sums,
+    settled_dispersion,
+)
 from evalstats_plugin.irt.model.fit import (
     IRTFit,
     below_chance_note,
@@ -34,9 +40,6 @@ from evalstats_plugin.irt.model.fit import (
 )
 from evalstats_plugin.irt.model.stored import StoredCells
 from evalstats_plugin.stats.arrays import FloatArray
-
-_ROUNDS, _SAME = 8, 0.005
-"""Estimates of the dispersion, and the change of its logarithm at which they end."""
 
 _UNTOLD = 0.9
 """Standard error, as a share of the prior's, from which on answers hardly tell an asymptote."""
@@ -95,7 +98,8 @@ def fit_mml(
     at = np.flatnonzero(extreme)
     if len(at):
         each = torch.eye(n, dtype=counts.right.dtype, device=counts.right.device)[at]
-        fit = limited(fit, extreme, as_array(each @ counts.trials))
+        common = common_errors(fit, np.flatnonzero(extreme == 0))
+        fit = limited(fit, extreme, as_array(each @ counts.trials), common)
         notes += extremes_note(
             matrix.models, fit.endless.astype(np.float64), "They hardly move the others;"
         )
@@ -117,20 +121,20 @@ def _fit_with_dispersion(
     counts: Counts, item_model: str, options: MmlOptions
 ) -> tuple[Marginal, float]:
     """Fit, and where scores are fractions in memory, repeat with the dispersion they show."""
-    dispersion = options.dispersion
-    phi = 1.0 if dispersion is None else dispersion
-    marginal = fit_marginal(counts.tempered(phi), options, item_model)
-    if dispersion is not None or isinstance(counts.right, StoredCells) or not counts.fractional:
-        return marginal, phi
-    for _ in range(_ROUNDS):
+
+    def fitted(phi: float) -> Marginal:
+        return fit_marginal(counts.tempered(phi), options, item_model)
+
+    def estimate(_: float, marginal: Marginal) -> float:
         curve = curves(marginal.items, marginal.nodes.at).right
         mean, square = (marginal.weights @ x.T for x in (curve, curve.square()))
-        fresh = dispersion_of(counts, *residual_sums(counts.right, counts.trials, mean, square))
-        still, phi = abs(np.log(fresh / phi)) < _SAME, fresh
-        marginal = fit_marginal(counts.tempered(phi), options, item_model)
-        if still:
-            break
-    return marginal, phi
+        return dispersion_of(counts, *residual_sums(counts.right, counts.trials, mean, square))
+
+    phi = 1.0 if options.dispersion is None else options.dispersion
+    in_memory = not isinstance(counts.right, StoredCells)
+    if options.dispersion is None and in_memory and counts.fractional:
+        return settled_dispersion(phi, fitted, estimate)
+    return fitted(phi), phi
 
 
 def _node_error(marginal: Marginal, count: int) -> float:

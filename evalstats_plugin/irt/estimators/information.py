@@ -16,11 +16,9 @@ the posterior covariance of each model's score function.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import torch
-from scipy.linalg import get_blas_funcs, lapack
 from torch import Tensor
 
 from evalstats_plugin.irt.estimators.grid import Answers, blocks
@@ -352,8 +350,7 @@ def eliminated(dense: Tensor, edges: Tensor, item_blocks: Tensor) -> Eliminated:
     scaled = edges.new_empty(edges.shape[1], len(edges), edges.shape[2])
     _scale(edges, factor, out=scaled.unbind(1))
     flat = scaled.flatten(1)
-    halves = _halves_on_host if dense.device.type == "cpu" else _halves
-    inverted = halves(dense, flat)
+    inverted = _halves(dense, flat)
     if inverted is None:
         return _eliminated_indefinite(dense, edges, inverse)
     covariance, half = inverted
@@ -385,24 +382,6 @@ def _halves(dense: Tensor, edges: Tensor) -> tuple[Tensor, Tensor] | None:
         return None
     half = linalg.solve_triangular(factor, edges, upper=False)
     return torch.cholesky_inverse(factor), half
-
-
-def _halves_on_host(dense: Tensor, edges: Tensor) -> tuple[Tensor, Tensor] | None:
-    """`_halves` on the CPU, with LAPACK's routines for symmetric and triangular arrays."""
-    rows = edges.numpy()
-    # NumPy recognises a symmetric product and computes half of it.
-    rest = dense.numpy() - rows @ rows.T
-    functions: Any = lapack.get_lapack_funcs(("potrf", "trtri", "lauum"), (rest,))
-    potrf, trtri, lauum = functions
-    factor, failed = potrf(rest.T, lower=1, overwrite_a=1)
-    if failed or not np.isfinite(factor.diagonal()).all():
-        return None
-    triangle = trtri(factor, lower=1, overwrite_c=1)[0]
-    trmm: Any = get_blas_funcs("trmm", (rest,))
-    half = trmm(1.0, triangle, rows.T, side=1, lower=1, trans_a=1).T
-    below = lauum(triangle, lower=1, overwrite_c=1)[0]
-    covariance = below + np.tril(below, -1).T
-    return torch.as_tensor(covariance), torch.as_tensor(half)
 
 
 class NearlyEliminated(NamedTuple):

@@ -48,7 +48,7 @@ _SPACING = 1.25
 _LOGISTIC_SPACING = 1.2
 
 # Reach of the points in standard deviations of the population, along x_1 and x_2.
-_REACH = (5.5, 5.5)
+_REACH = 5.5
 
 # Largest log discrimination: steeper curves are indistinguishable from steps.
 _STEEPEST = math.log(25.0)
@@ -56,8 +56,8 @@ _STEEPEST = math.log(25.0)
 FINE = 0.85
 """Coarseness of the points on which a search ends."""
 
-# Of a line of this coarseness and the usual reach.
-_MOST_POINTS = 801
+# Most points on either side of a line of this coarseness and the usual reach.
+_MOST_POINTS = 400
 
 # Difficulties at which the information of an item is evaluated.
 _PLACES = 40
@@ -196,8 +196,8 @@ def points(
         Factor of the reach, above 1 for items that lie farther out.
     """
     wide = coarseness * _SPACING
-    reach = wider * _REACH[0], wider * _REACH[1]
-    most = math.floor(_MOST_POINTS // 2 * wider * max(1.0, FINE / coarseness))
+    reach = wider * _REACH
+    most = math.floor(_MOST_POINTS * wider * max(1.0, FINE / coarseness))
     xp = namespace(ability)
     m1, s1 = population.values[0], xp.exp(population.values[1])
     if population.kind == "rasch":
@@ -212,15 +212,15 @@ def points(
         first = first + _first_information(population.kind, m2[None], ability, trials)[0]
         second = residual_sd**-2 + _second_information(population, ability, trials)
         precision = second - slope**2 / residual_sd**4 / first
-        x2, log_step = _line(m2, reach[1] * s2, wide / xp.sqrt(precision), most)
+        x2, log_step = _line(m2, reach * s2, wide / xp.sqrt(precision), most)
         centre = m1 + slope * (s1 / s2) ** 2 * (x2 - m2)
         spread = s1 * xp.exp(log_s2) / s2
     gain = _first_information(population.kind, x2, ability, trials)
     slope = xp.ones_like(x2) if population.kind == "2pl-signed" else discrimination_of(x2)
     step = wide / xp.sqrt(spread**-2 + gain)
     step = xp.minimum(step, coarseness * _LOGISTIC_SPACING / slope)
-    half = xp.clip(xp.ceil(reach[0] * spread / step), None, most)
-    step = reach[0] * spread / half
+    half = xp.clip(xp.ceil(reach * spread / step), None, most)
+    step = reach * spread / half
     count = cast(2 * half + 1, xp.int64)
     line = repeat(places(len(x2), x2), count)
     start = xp.cumsum(count, 0) - count

@@ -17,7 +17,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +63,13 @@ from evalstats_plugin.irt.model.arrays import (
     stable_order,
     zeros,
 )
-from evalstats_plugin.irt.model.data import Counts, dispersion_of, residual_sums, smoothed_logit
+from evalstats_plugin.irt.model.data import (
+    Counts,
+    dispersion_of,
+    residual_sums,
+    settled_dispersion,
+    smoothed_logit,
+)
 from evalstats_plugin.irt.model.fit import (
     TAILS,
     IRTFit,
@@ -98,14 +104,11 @@ _FAR = 25.0 + SEGMENT_RISE
 _BLOCK = 2**21
 # Points with less weight in an item's posterior are left out of that covariance.
 _FAINT = 1e-8
-# Posterior standard deviation of an item parameter below which its line is not rescaled.
-_NO_SPREAD = 1e-3
 
 # Search. It ends when the next step is predicted to raise the log-likelihood by less than this.
 _TOLERANCE = 1e-9
-# Longest change of a parameter in a step, and share of the first Newton step that is taken; in
-# single precision, of a first step longer than _SHORT.
-_LONGEST, _FIRST, _SHORT = 1.0, 0.5, 0.4
+# Longest change of a parameter in a step.
+_LONGEST = 0.4
 # Shortest share of a step that is tried.
 _SHORTEST = 1e-7
 # Spacing of points at first and at last, relative to the usual one; up to _FEW models there are
@@ -118,18 +121,13 @@ _CLOSE = 1.0
 _NEAR, _STILL = 0.05, 0.15
 # Change of the shape of the population for which the finest points are placed anew.
 _OTHER = 0.05
-# The same, below which the covariance of the scores of abilities is not computed anew.
-_KNOWN_NEAR, _KNOWN_STILL = 5e-3, 0.01
 # Decrease of the log-likelihood that a step may cause, in total or per item, because the errors of
 # the points change with the points; and the same on coarse points in single precision.
 _FALL, _FALL_OF_ITEM, _FALL_NEAR = 1e-3, 1e-6, 0.1
 # Smallest curvature used, as a share of the curvature of complete data, and smallest of that.
 _FLATTEST, _NONE = 1e-6, 1e-9
-# Counts from which on the search starts in single precision, and its most steps there.
-_LARGE, _ROUGH_STEPS = 2**15, 8
-# Predicted rise above which that search, after a longer step than _SHORT, approximates the
-# covariance of the scores of abilities.
-_ROUGHLY = 20.0
+# Counts from which on the search starts in single precision.
+_LARGE = 2**15
 # Change of any ability or hyper-parameter up to which the covariance from that search is kept: it
 # is a few hundredths of the information, and changes by a few hundredths of itself.
 _KNOWN_FOR = 0.02
@@ -153,8 +151,6 @@ _BOUNDS = {
     0: (-15.0, 15.0), 1: (math.log(0.03), math.log(12)), 4: (math.log(0.02), math.log(1.5))
 }  # fmt: skip
 _AT_BOUND = 1e-5
-# Estimates of the dispersion, and the change of its logarithm at which they end.
-_ROUNDS, _SAME = 8, 0.005
 # Points of a standard normal, where errors of abilities are small and where they are not.
 _SURE, _NORMAL_POINTS = 0.4, (3, 7)
 # A model that knows so few items, beyond guessing, has no finite estimate of its ability; and
@@ -344,15 +340,17 @@ def _search_dispersion(
     estimated: bool,
 ) -> tuple[_Maximum, float]:
     """Maximise at a dispersion, and where it is `estimated` repeat until it stays the same."""
-    maximum = _search(counts.tempered(phi), start, max_steps)
-    for _ in range(_ROUNDS if estimated else 0):
-        fresh = _dispersion(counts, phi, maximum)
-        still, phi = abs(math.log(fresh / phi)) < _SAME, fresh
-        start = maximum.state.ability, maximum.state.population
-        maximum = _search(counts.tempered(phi), start, max_steps)
-        if still:
-            break
-    return maximum, phi
+    at = start
+
+    def fitted(phi: float) -> _Maximum:
+        nonlocal at
+        maximum = _search(counts.tempered(phi), at, max_steps)
+        at = maximum.state.ability, maximum.state.population
+        return maximum
+
+    if estimated:
+        return settled_dispersion(phi, fitted, partial(_dispersion, counts))
+    return fitted(phi), phi
 
 
 def _dispersion(counts: Counts, phi: float, maximum: _Maximum) -> float:
@@ -428,7 +426,7 @@ def _with_settled_points(
             break
         coarseness /= 2 if turn else 1
         start = state.ability, state.population
-        again = _newton_search(counts, start, max_steps, finest=coarseness, wider=_WIDER)
+        again = _newton_search(counts, start, max_steps, coarseness=coarseness, wider=_WIDER)
         maximum = again._replace(iterations=maximum.iterations + again.iterations)
     return maximum, error
 
@@ -712,7 +710,6 @@ def evaluate(
     grid: Points,
     *,
     given_missing: Array | None = None,
-    roughly: bool = False,
 ) -> Evaluation:
     """Log-likelihood, gradient and the two parts of the information, by Louis' identity.
 
@@ -720,8 +717,6 @@ def evaluate(
     ----------
     given_missing : shape (N, N)
         The missing information on the abilities, if it need not be computed.
-    roughly
-        Approximate it: take the scores of abilities as linear in an item's parameters.
     """
     n, m, a, xp = len(ability), counts.right.shape[1], grid.discrimination, namespace(ability)
     score, share = population.score(grid.x1, grid.x2), xp.exp(grid.log_weight(population))
@@ -743,13 +738,11 @@ def evaluate(
             score_mean = block.weight @ score[at]
             missing[:n, n:] -= mean.T @ score_mean
             missing[n:, n:] -= score_mean.T @ score_mean
-            if roughly:
-                missing[:n, :n] += _linear_score_covariance(block, grid, curve)
-            elif given_missing is None and curve.guess:
+            if given_missing is None and curve.guess:
                 missing[:n, :n] += _guessed_score_covariance(block, curve, mean)
             elif given_missing is None:
                 missing[:n, :n] += _score_covariance(block, a[at], curve.slope[at], mean, usual)
-        if given_missing is None and not roughly and not curve.guess:
+        if given_missing is None and not curve.guess:
             missing[:n, :n] += _common_square(curve.slope, here, expected, usual)
         residual += curve.reward * hits - curve.slope * expected
         complete += curve.information(hits, expected)
@@ -923,27 +916,6 @@ def _common_square(slope: Array, pooled: Array, expected: Array, usual: Array) -
     return half + half.T
 
 
-def _linear_score_covariance(block: _Block, grid: Points, curve: _Curve) -> Array:
-    """Σ over items of the covariance of the linearised scores, (N, N)."""
-    at, slope = block.points, curve.slope[block.points]
-    here = [grid.x1[at], grid.x2[at]]
-    xp, done = namespace(slope), list[Array]()
-    total = zeros((slope.shape[1], slope.shape[1]), slope)
-    for value in here:
-        # Standardised under each item's posterior, shape (m, P), and uncorrelated with the first.
-        line = value - (block.weight @ value)[:, None]
-        for before in done:
-            line = line - (block.weight * before * line).sum(1)[:, None] * before
-        sd = xp.sqrt((block.weight * line**2).sum(1))[:, None]
-        line = line / xp.clip(sd, _NO_SPREAD, None)
-        done.append(line)
-        share = block.weight * line
-        half = block.right * (share @ curve.reward[at])
-        half = less_product(half, block.trials, share @ slope)
-        add_product(total, half.T, half)
-    return total
-
-
 def _guessed_score_covariance(block: _Block, curve: _Curve, mean: Array) -> Array:
     """Σ over items of the covariance of the scores where answers are guessed, (N, N)."""
     reward, slope, weight = curve.reward[block.points], curve.slope[block.points], block.weight
@@ -964,12 +936,11 @@ def _score_covariance(block: _Block, a: Array, slope: Array, mean: Array, usual:
     total = right.T @ half
     total = total + total.T - mean.T @ mean
     away = usual - trials
-    # A step too far gives NaN, and the search undoes it.
-    sizes = [(weight > _FAINT).sum(1).max(), (away != 0).sum(1).max()]
+    # NaN counts as well: a step too far gives it, and the search undoes it.
+    sizes = [(~(weight <= _FAINT)).sum(1).max(), (away != 0).sum(1).max()]
     depth, width = (int(size) for size in on_host(sizes))
     if width == 0:
         return total
-    depth = max(1, depth)
     xp = namespace(away)
     for part in _parts(len(away), max(1, _BLOCK // (width * depth))):
         _, models = largest(cast(away[part] != 0, xp.uint8), width)
@@ -1012,25 +983,23 @@ def _newton_search(
     start: tuple[Array, Population],
     max_steps: int,
     missing: Array | None = None,
-    finest: float = _FINE,
+    coarseness: float | None = None,
     wider: float = 1.0,
 ) -> _Maximum:
     """Newton steps, halved on the same points where the likelihood falls.
 
-    Points are coarse at first. Coarse points misjudge a narrow population, with an error for each
-    item, so the spacing shrinks as soon as a step is refused or the likelihood is not concave. With
-    `missing`, the missing information near the maximum, or a `wider` reach for a search that was
-    made before, the spacing is the finest from the start.
+    Points are coarse at first, unless `coarseness` says how coarse. Coarse points misjudge a narrow
+    population, with an error for each item, so the spacing shrinks as soon as a step is refused or
+    the likelihood is not concave. The `missing` information (N, N) on the abilities is given where
+    the maximum is near.
     """
     ability, population = start
     xp, n = namespace(ability), len(ability)
     most = xp.amax(counts.trials, 1)
     fall = max(_FALL, _FALL_OF_ITEM * counts.right.shape[1])
-    coarseness, refused, length, iteration = 1.0 if n <= _FEW else _COARSE, False, _FIRST, 0
-    near = missing is not None
-    if missing is not None or wider > 1:
-        coarseness, length = finest, 1.0
-    missing = None if missing is None else missing[:n, :n]
+    refused, length, iteration, near = False, 1.0, 0, missing is not None
+    if coarseness is None:
+        coarseness = 1.0 if n <= _FEW else _COARSE
     grid: Points = points(population, ability, most, coarseness=coarseness, wider=wider)
     laid: Population = population
     state: Evaluation = evaluate(counts, ability, population, grid, given_missing=missing)
@@ -1054,11 +1023,10 @@ def _newton_search(
         if length < _SHORTEST:
             break
         moved = _moved(state, step * length)
-        fresh_grid, stays = grid, gain < _KNOWN_NEAR and change < _KNOWN_STILL
+        fresh_grid = grid
         if coarseness > _FINE and not refused:
             fresh_grid = points(moved[1], moved[0], most, coarseness=coarseness, wider=wider)
-        missing = state.missing[:n, :n] if stays and coarseness <= _FINE else None
-        fresh: Evaluation = evaluate(counts, *moved, fresh_grid, given_missing=missing)
+        fresh = evaluate(counts, *moved, fresh_grid)
         rises = (fresh.objective >= state.objective - fall) & xp.isfinite(fresh.gradient).all()
         refused, length = (False, 1.0) if bool(rises) else (True, length / 2)
         if not refused:
@@ -1099,44 +1067,40 @@ def _two_stage_search(counts: Counts, start: tuple[Array, Population], max_steps
     single = xp.float32
     right, trials = (by_columns(cast(x, single)) for x in (counts.right, counts.trials))
     rough = replace(counts, right=right, trials=trials)
-    near = _coarse_search(rough, cast(start[0], single), start[1].to(single))
+    near = _coarse_search(rough, cast(start[0], single), start[1].to(single), max_steps)
     if not bool(xp.isfinite(near.seen.missing).all()):
         return _newton_search(counts, start, max_steps)
     ability, population = near.moved
     begin = cast(ability, start[0]), population.to(start[0].dtype)
-    maximum = _newton_search(
-        counts, begin, max_steps - near.steps, missing=cast(near.seen.missing, start[0])
-    )
+    missing = cast(near.seen.missing[:n, :n], start[0])
+    maximum = _newton_search(counts, begin, max_steps - near.steps, missing, _FINE)
     state = maximum.state
     at = cast(state.ability, single), state.population.to(single)
     change = xp.concatenate([at[0] - near.seen.ability, at[1].values - near.seen.population.values])
-    if near.roughly or float(xp.abs(change).max()) > _KNOWN_FOR:
+    if float(xp.abs(change).max()) > _KNOWN_FOR:
         grid = points(at[1], at[0], xp.amax(rough.trials, 1), coarseness=_COARSE)
-        missing = evaluate(rough, *at, grid).missing[:n, :n]
-        state.missing[:n, :n] = cast(missing, state.missing)
+        state.missing[:n, :n] = cast(evaluate(rough, *at, grid).missing[:n, :n], state.missing)
     return maximum._replace(iterations=near.steps + maximum.iterations)
 
 
-def _coarse_search(counts: Counts, ability: Array, population: Population) -> _CoarseSearch:
+def _coarse_search(
+    counts: Counts, ability: Array, population: Population, max_steps: int
+) -> _CoarseSearch:
     """Newton steps on coarse points, until one fails to rise or the next promises little."""
-    xp, length, roughly, steps = namespace(ability), _FIRST, True, 0
-    most = xp.amax(counts.trials, 1)
+    xp, steps = namespace(ability), 0
+    most, here = xp.amax(counts.trials, 1), (ability, population)
     grid = points(population, ability, most, coarseness=_COARSE)
-    state = evaluate(counts, ability, population, grid, roughly=True)
+    state = evaluate(counts, *here, grid)
     while True:
         step, gain, concave = _newton_step(state)
-        size = float(xp.abs(step).max())
-        moved = _moved(state, step * (1.0 if size <= _SHORT else min(length, _LONGEST / size)))
-        done = gain < _CLOSE and not roughly
-        if done or not concave or steps >= _ROUGH_STEPS:
-            here = state.ability, state.population
-            return _CoarseSearch(state, moved if concave else here, roughly, steps)
-        length, near, steps = 1.0, gain <= _ROUGHLY or size <= _SHORT, steps + 1
-        grid = points(moved[1], moved[0], most, coarseness=_COARSE)
-        fresh = evaluate(counts, *moved, grid, roughly=not near)
+        moved = _moved(state, step * min(1.0, _LONGEST / float(xp.abs(step).max())))
+        if gain < _CLOSE or not concave or steps >= max_steps:
+            return _CoarseSearch(state, moved if concave else here, steps)
+        steps += 1
+        fresh = evaluate(counts, *moved, points(moved[1], moved[0], most, coarseness=_COARSE))
         if not bool(fresh.objective >= state.objective - _FALL_NEAR):
-            return _CoarseSearch(state, (state.ability, state.population), roughly, steps)
-        state, roughly = fresh, not near
+            return _CoarseSearch(state, here, steps)
+        state, here = fresh, moved
 
 
 class _CoarseSearch(NamedTuple):
@@ -1144,9 +1108,7 @@ class _CoarseSearch(NamedTuple):
 
     seen: Evaluation
     moved: tuple[Array, Population]
-    """One step further."""
-    roughly: bool
-    """Whether the covariance of the scores of abilities is an approximation."""
+    """One step further, where the likelihood is concave."""
     steps: int
 
 
@@ -1213,7 +1175,7 @@ def _moved(state: Evaluation, step: Array) -> tuple[Array, Population]:
 
 
 def with_common_guessing(
-    counts: Counts, kind: Kind, *, dispersion: float | None = None, max_steps: int = 200
+    counts: Counts, kind: Kind, *, dispersion: float | None, max_steps: int
 ) -> tuple[ItemsIntegratedFit, float, float]:
     """Fit with a chance of guessing that all items share; returns it, and its standard error.
 

@@ -392,7 +392,7 @@ def fit_jml(
     began = time.perf_counter()
     joint = joint_fit(counts, item_model, optimiser=options.optimiser, max_steps=options.max_steps)
     notes = [JML_NOTE, *_search_notes(joint)]
-    if bool((joint.extreme != 0).any()):
+    if bool(joint.extreme.any()):
         notes.append("models all right or all wrong: abilities as if half an item were otherwise")
     return _record(
         matrix,

@@ -326,7 +326,8 @@ class _Fit:
             n = len(weights)
             shift, held = prior.expansion(shift, square, n, items)
             scale = scale if self.form.common_slope else held
-        slope, intercept = items.slope * scale, items.intercept + items.slope * shift
+        slope = (items.slope * scale).clamp(-STEEPEST, STEEPEST)
+        intercept = items.intercept + items.slope * shift
         return _State(items._replace(slope=slope, intercept=intercept), prior)
 
     def _halved(
@@ -353,7 +354,7 @@ class _Fit:
 
     def _stepped(self, items: Items, change: Tensor) -> Items:
         return items._replace(
-            slope=(items.slope + change[:, 0]).clamp(-STEEPEST, STEEPEST),
+            slope=items.slope + change[:, 0],
             intercept=(items.intercept + change[:, 1]).clamp(-8 * STEEPEST, 8 * STEEPEST),
             guess=None if items.guess is None else (items.guess + change[:, 2]).clamp(-12, 5),
             slip=None if items.slip is None else (items.slip + change[:, -1]).clamp(-12, 0),

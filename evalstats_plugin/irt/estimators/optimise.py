@@ -156,9 +156,9 @@ class _Memory:
         along, square = (step * bend).sum(1), (bend * bend).sum(1)
         # Pairs without positive curvature, or without a step, are left out.
         curved = along > 1e-10 * square.sqrt() * linalg.vector_norm(step, dim=1)
-        inverse = torch.where(curved, 1 / torch.where(curved, along, 1.0), 0.0)
-        fresh = torch.where(curved, along / torch.where(curved, square, 1.0), 1.0)
-        self.scale = fresh if self.scale is None else torch.where(curved, fresh, self.scale)
+        inverse = torch.where(curved, 1 / along, 0.0)
+        before = 1.0 if self.scale is None else self.scale
+        self.scale = torch.where(curved, along / square, before)
         self.pairs = [*self.pairs[1 - _MEMORY :], (step, bend, inverse)]
 
     def direction(self, gradient: Tensor) -> Tensor:

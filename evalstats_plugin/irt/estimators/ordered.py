@@ -75,7 +75,7 @@ def fit_ordered(
     optimum: Any = optimize.minimize(
         problem.loss, problem.start(), jac=True, method="L-BFGS-B",
         options={"maxiter": options.max_steps, "maxfun": 10 * options.max_steps, "ftol": 1e-13,
-                 "gtol": options.tolerance, "maxcor": 30},
+                 "gtol": options.tolerance},
     )  # fmt: skip
     point = problem.plain(optimum.x)
     slopes = [a for a, _ in problem.items(point)]

@@ -77,8 +77,8 @@ class MeanField:
         n, m = self.counts.right.shape
         like = self.counts.right
         first = torch.stack([torch.ones_like(like[0]), _start_items(self.counts)], dim=1)
-        spread = 0.1 * torch.eye(2).to(like).expand(m, 2, 2)
-        start = _Moments(_start_abilities(self.counts), like.new_full((n,), 0.1), first, spread)
+        spread = torch.eye(2).to(like).expand(m, 2, 2)
+        start = _Moments(_start_abilities(self.counts), like.new_ones(n), first, spread)
         how = self.options
         optimum = squarem(
             self.step, self.pack(start), tolerance=how.tolerance, max_steps=how.max_steps
@@ -236,8 +236,7 @@ def _expanded(
     first = (pull - across * other).sum()
     second = away @ pull - across @ (spread[:, 0, 1] + away * other)
     scale = (total * second - both * first) / (total * square - both.square())
-    least = (_ALIKE / squares.mean()).sqrt().clamp(0.1, 1.0)
-    scale = scale.clamp_min(least).clamp_max(10.0)
+    scale = scale.clamp_min((_ALIKE / squares.mean()).sqrt())
     items, turn = items.clone(), torch.ones_like(spread[0])
     items[:, column] = (first - scale * both) / total + scale * away
     turn[column] *= scale

@@ -2,16 +2,18 @@
 
 * `Counts`, `counts_of`: in memory, after checking that abilities can be estimated from them
 * `levels_of`: the levels of ordered scores, and which one each answer has
-* `residual_sums`, `dispersion_of`, `smoothed_logit`: what several estimators compute from them
+* `settled_dispersion`, `residual_sums`, `dispersion_of`, `smoothed_logit`: what several estimators
+  compute from them
 
 Counts that stay on disk are in `stored`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +40,11 @@ MOST_LEVELS = 20
 
 DISPERSIONS = (0.003, 3.0)
 """Range of estimates of the dispersion."""
+
+_ROUNDS, _SAME = 8, 0.005
+"""Estimates of the dispersion, and the change of its logarithm at which they end."""
+
+FittedT = TypeVar("FittedT")
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +139,19 @@ def residual_sums(right: Array, trials: Array, mean: Array, square: Array) -> tu
     share = xp.where(seen, right / trials, 0.0)
     squares = (right * share - 2 * right * mean + trials * square).sum()
     return squares, xp.where(seen, mean - square, 0.0).sum()
+
+
+def settled_dispersion(
+    phi: float, fitted: Callable[[float], FittedT], estimate: Callable[[float, FittedT], float]
+) -> tuple[FittedT, float]:
+    """Fit with a dispersion and estimate it from the fit, in turn, until it stays the same."""
+    fit = fitted(phi)
+    for _ in range(_ROUNDS):
+        before, phi = phi, estimate(phi, fit)
+        fit = fitted(phi)
+        if abs(math.log(phi / before)) < _SAME:
+            break
+    return fit, phi
 
 
 def dispersion_of(counts: Counts, squares: Array, spread: Array) -> float:

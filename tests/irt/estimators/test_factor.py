@@ -11,7 +11,6 @@ from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.estimators.factor import (
     INTERCEPT_RIDGE,
     MEAN_RIDGE,
-    check_dimensions,
     cross_validate,
     fit_factor,
     fold_masks,
@@ -142,9 +141,12 @@ def test_choosing_needs_a_generator():
 
 @pytest.mark.parametrize("k", [0, 4, 5])
 def test_more_dimensions_than_models_can_tell_are_refused(k):
-    """Four models lie in three dimensions around their mean."""
+    """Four models lie in three dimensions around their mean; and before anything is drawn."""
+    data = counts(np.ones((4, 9)), np.ones((4, 9)))
     with pytest.raises(DesignError, match=f"cannot tell {k} dimensions apart: choose 1 to 3"):
-        check_dimensions(counts(np.ones((4, 9)), np.ones((4, 9))), k)
+        fit_factor(data, k)
+    with pytest.raises(DesignError, match="1 models and 9 items cannot tell 1 dimensions"):
+        fit_factor(data.of_models(torch.tensor([0])), "auto", rng=np.random.default_rng(0))
 
 
 def test_new_models_on_frozen_items_are_at_the_mode_of_their_posterior():

@@ -483,22 +483,6 @@ def test_difficulties_of_signed_items_are_ratios_and_others_posterior_means(kind
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_roughly_is_nearly_exact_where_items_are_well_known(kind):
-    """Linearised scores, beside all points."""
-    _, data = simulated(8, 40, 3, epochs=40)
-    fit = items_integrated(data, kind)
-    start = estimators_items_integrated.start_of(data, fit, kind)
-    exact, rough = (
-        estimators_items_integrated.evaluate(
-            data, start.state.ability, start.state.population, start.grid, roughly=roughly
-        ).missing[:8, :8].numpy()
-        for roughly in (False, True)
-    )  # fmt: skip
-
-    assert np.linalg.norm(rough - exact) < 0.08 * np.linalg.norm(exact)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_points_are_placed_anew_where_the_population_has_another_shape(kind):
     """Moved by more than its spread, or wider by a twentieth; turned either way."""
     size = 2 if kind == "rasch" else 5

@@ -320,6 +320,19 @@ def test_errors_from_a_model_s_zero_are_those_of_the_differences(item_model):
     assert fit.ability_std_error[3] == 0
 
 
+@pytest.mark.parametrize(("n", "more", "wanted"), [(98, (), True), (97, (0, 1, 2, 2), False)])
+def test_errors_of_two_hundred_parameters_are_wanted(n, more, wanted, monkeypatch):
+    """And of more where they are asked for; none are computed here, as if items told nothing."""
+    monkeypatch.setattr(_Problem, "errors", lambda *_: (None, None))
+    columns = [[0, 1, 0, 1]] * n + [[0, 1, 2, 3]] + ([more] if more else [])
+    scores = np.array(columns, dtype=float).T
+    for std_errors, expected in ((None, wanted), (True, True)):
+        fit = fitted(scores, "gpcm", "models", max_steps=1, std_errors=std_errors)
+        assert fit.diagnostics["n_parameters"] == 200 + (not wanted)
+        assert any("take a prior" in note for note in fit.notes) == expected
+        assert any("std_errors=True computes" in note for note in fit.notes) != expected
+
+
 @pytest.mark.parametrize("item_model", MODELS)
 def test_errors_of_items_are_those_of_the_delta_method(item_model):
     """Numerical derivatives of what is reported, by plain parameters."""
