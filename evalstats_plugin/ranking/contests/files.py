@@ -115,10 +115,10 @@ def read_contests(
     parsed = _table(content, where)
     if isinstance(parsed, Table):
         return contests_from_table(parsed, columns, players)
-    if columns:
-        msg = f"columns {', '.join(columns)} named, but {where} is a file of Fullrank's, without"
+    if other := [part for part in columns or () if part not in ("item", "category")]:
+        msg = f"columns {', '.join(other)} named, but {where} is a file of Fullrank's, without"
         raise SelectionError(msg)
-    made = contests_of(answers_from(parsed, where), where)
+    made = contests_of(answers_from(parsed, where), where, columns or {})
     return made if players is None else with_players(made, players)
 
 

@@ -17,12 +17,13 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
 
 from evalstats_plugin.data.tables import Column
-from evalstats_plugin.errors import LogError, counted, few
+from evalstats_plugin.errors import LogError, SelectionError, counted, few, no_such
 from evalstats_plugin.ranking.contests.assembly import groups_of
 from evalstats_plugin.ranking.contests.contests import MOST_WEIGHT, Contests
 
@@ -83,20 +84,35 @@ def is_fullrank(value: Any) -> bool:
     return isinstance(value, Mapping) and {"items", "comparisons"} <= value.keys()
 
 
-def contests_of(answers: Answers, where: str) -> Contests:
+def contests_of(
+    answers: Answers, where: str, fields: Mapping[str, str] = MappingProxyType({})
+) -> Contests:
     """Make contests of the answers that count, which come from there.
+
+    Parameters
+    ----------
+    fields
+        Names of the answers' fields that hold an ``"item"`` or a ``"category"``, if others.
 
     Raises
     ------
     DesignError
         There are none.
+    SelectionError
+        No answer has a field of this name.
     """
     given = answers.given
+    known = dict.fromkeys(name for answer in given for name in answer.more)
+    for name in fields.values():
+        if name not in known:
+            raise SelectionError(no_such("field of an answer", name, known, few(list(known))))
     placed = sum(answer.placed for answer in given)
     mixed = f"{len(given) - placed} of {len(given)} comparisons do not tell who was shown first"
     times = np.array([answer.time or "" for answer in given], dtype=object)
-    more = ("item", "category")
-    parts = {part: Column.of(answer.more.get(part) for answer in given) for part in more}
+    named = {"item": "item", "category": "category", **fields}
+    parts = {
+        part: Column.of(answer.more.get(name) for answer in given) for part, name in named.items()
+    }
     parts["judge"] = Column.of(answer.judge for answer in given)
     made = Contests(
         players=answers.names,

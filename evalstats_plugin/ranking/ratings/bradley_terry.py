@@ -26,11 +26,9 @@ from evalstats_plugin.ranking.ratings.fit import RankingFit
 from evalstats_plugin.ranking.ratings.likelihood import (
     WEAK_SD,
     Maximum,
-    Prior,
     Sample,
     covariance_of,
     maximise,
-    start_values,
 )
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
@@ -107,7 +105,7 @@ def fit_bradley_terry(
     top = fitted.top
     if fitted.unvaried:
         kind = "model"
-    spread = covariance_of(tally, top.parameters, top.information, kind, fitted.parts)
+    spread = covariance_of(tally, top, kind, fitted.parts)
     notes = list(fitted.notes)
     if kind != "model" and extremes(tally.contests.weight)[1] > 1:
         notes.append(
@@ -117,7 +115,7 @@ def fit_bradley_terry(
         )
     diagnostics: dict[str, Any] = {
         "ties": tally.design.ties,
-        "converged": bool(top.convergence.converged.all()),
+        "converged": bool(top.convergence.converged),
         "covariance": kind,
         "iterations": top.convergence.steps,
         "n_contests": len(tally.contests),
@@ -135,7 +133,7 @@ def fit_bradley_terry(
     errors = np.sqrt(np.diagonal(spread.covariance))
     return RankingFit(
         model="bradley-terry",
-        estimator="ml" if fitted.sample.prior is None else "laplace",
+        estimator="laplace" if fitted.sample.precision.any() else "ml",
         players=tally.contests.players,
         rating=values[:n],
         covariance=spread.covariance[:n, :n],
@@ -173,12 +171,12 @@ def fit_ratings(tally: CountedContests, prior_sd: float | None = None) -> Rating
         prior_sd = WEAK_SD
         notes.append(_separation_note(reduced, parts))
     weights = tally.weights()
-    decided = (weights.won + weights.lost).any()
+    decided = (tally.rows.outcome != 0.5).any()
     even = design.with_ties and not (weights.tied.any() and decided)
     if even:
-        which = "only ties" if weights.tied.any() else "no ties"
+        which = "no ties" if decided else "only ties"
         notes.append(f"{which}: half a comparison between equals keeps their share finite")
-    separate = not parts.any() and decided and ties_separate(design, weights)
+    separate = decided and ties_separate(design, weights)
     if separate and prior_sd is None:
         prior_sd = WEAK_SD
         notes.append(
@@ -189,18 +187,16 @@ def fit_ratings(tally: CountedContests, prior_sd: float | None = None) -> Rating
     precision = np.zeros(design.size)
     if prior_sd is not None:
         precision[: design.n] = prior_sd**-2
-
-    def sample() -> Sample:
-        prior = Prior(np.zeros(design.size), np.diag(precision)) if precision.any() else None
-        return Sample(weights, prior, even)
-
-    top = maximise(design, sample(), start_values(design, weights))
+    sample, start = Sample(weights, precision, even), np.zeros(design.size)
+    if design.ties == "rao-kupper":
+        start[-1] = 1.0
+    top = maximise(design, sample, start)
     # Where the search ends, answers are certain, and without information.
     endless = _without_information(tally, top.information)
     if endless:
         of_extra = slice(design.n, design.n + design.extra.shape[1])
         precision[of_extra] = (design.extra**2).mean(axis=0) / WEAK_SD**2
-        top = maximise(design, sample(), start_values(design, weights))
+        top = maximise(design, sample, start)
         notes.append(
             f"wins and losses are separated by {few(endless)} and the ratings: there is no finite "
             f"maximum likelihood, and a normal prior with standard deviation {WEAK_SD:g} of the "
@@ -209,7 +205,7 @@ def fit_ratings(tally: CountedContests, prior_sd: float | None = None) -> Rating
     if top.convergence.why:
         notes.append(f"the fit {top.convergence.why}")
     unvaried = bool(separate or endless or not decided)
-    return Ratings(tally, top, sample(), parts, unvaried, tuple(notes))
+    return Ratings(tally, top, sample, parts, unvaried, tuple(notes))
 
 
 def ties_separate(design: Design, weights: Weights) -> bool:
@@ -218,7 +214,7 @@ def ties_separate(design: Design, weights: Weights) -> bool:
     So they do where players have values v with v_i ≥ v_j + 1 for each win of i over j, and
     |v_i - v_j| ≤ 1 for each tie: along 2v, with one for the logarithm of the chance, no outcome
     that was seen becomes less likely. There are none exactly where some cycle of players has more
-    wins than ties. All players are connected.
+    wins than ties.
     """
     if not weights.tied.any():
         return False
@@ -227,16 +223,20 @@ def ties_separate(design: Design, weights: Weights) -> bool:
     winner, loser = (
         np.concatenate([a[weights.won > 0], b[weights.lost > 0]]) for a, b in ((i, j), (j, i))
     )
-    if np.isin(winner * n + loser, loser * n + winner).any():
+    beaten = sparse.csr_array((np.ones(len(winner)), (winner, loser)), shape=(n, n))
+    # The usual case, which the search would take longer for.
+    if beaten.multiply(beaten.T).nnz:
         return False
     tied = weights.tied > 0
     cells = np.concatenate([winner * n + loser, (i * n + j)[tied], (j * n + i)[tied]])
     # A win is listed before a tie of the same two, which says less.
     cells, at = np.unique(cells, return_index=True)
     step = np.where(at < len(winner), -1.0, 1.0)
-    graph = sparse.csr_array((step, (cells // n, cells % n)), shape=(n, n))
+    # Ways lead to all players from one more, so that each cycle is found.
+    ways = np.r_[cells // n, np.full(n, n)], np.r_[cells % n, np.arange(n)]
+    graph = sparse.csr_array((np.r_[step, np.ones(n)], ways), shape=(n + 1, n + 1))
     try:
-        sparse.csgraph.bellman_ford(graph, indices=[0])
+        sparse.csgraph.bellman_ford(graph, indices=[n])
     except sparse.csgraph.NegativeCycleError:
         return False
     return True
@@ -244,11 +244,9 @@ def ties_separate(design: Design, weights: Weights) -> bool:
 
 def _separation_note(contests: Contests, parts: IntArray) -> str:
     """Note which players are undefeated or winless, or that one group always beats another."""
-    wins = contests.wins()
+    beat = contests.wins() > 0
     names = np.array(contests.players, dtype=object)
-    undefeated, winless = (
-        [str(x) for x in names[~(counts > 0)]] for counts in (wins.sum(axis=0), wins.sum(axis=1))
-    )
+    undefeated, winless = ([str(x) for x in names[~beat.any(axis=axis)]] for axis in (0, 1))
     described = [
         f"{few(players)} {verb} every comparison"
         for players, verb in ((undefeated, "won"), (winless, "lost"))
@@ -289,7 +287,7 @@ def _among_equals(tally: CountedContests) -> FloatArray:
     """Information of the contests, up to a factor, if all were between equals; shape (p, p)."""
     won, tied, lost = tally.weights()
     total = won + tied + lost
-    return tally.design.outer(total, 0 * total, total)
+    return tally.design.outer(total, np.zeros_like(total), total)
 
 
 def _without_information(tally: CountedContests, information: FloatArray) -> list[str]:

@@ -230,7 +230,6 @@ def order_entropy(
     covariance: ArrayLike,
     *,
     rng: np.random.Generator,
-    n_orders: int | None = None,
 ) -> OrderEntropy:
     """Entropy of the order of normal ratings: minus the mean log probability of random orders.
 
@@ -239,9 +238,7 @@ def order_entropy(
     m, cov = np.asarray(rating, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
     n = len(m)
     most = float(special.gammaln(n + 1) / np.log(2))
-    n_orders = n_orders or N_ORDERS * (4 if n <= FEW else 1)
-    if n < 2:
-        return OrderEntropy(0.0, 0.0, 0.0, most)
+    n_orders = N_ORDERS * (4 if n <= FEW else 1)
     drawn = normal_draws(m, cov, (n_orders,), rng)
     orders = np.argsort(-drawn, axis=1)
     bits = [
@@ -338,7 +335,7 @@ class _Particles:
         reached[:, -1] = 1.0
         # Multinomial, not sorted: the fixed particle must replace a random one.
         wanted = self.rng.random((len(few), size))
-        index = np.searchsorted((reached + base).ravel(), (wanted + base).ravel(), side="right")
+        index = np.searchsorted((reached + base).ravel(), (wanted + base).ravel())
         parent = index.reshape(len(few), size) - base * size
         if self.kept is not None:
             parent[:, 0] = 0

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import CountedContests, Design
 from evalstats_plugin.ranking.contests.outcomes import Derivatives, Weights, derivatives
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
@@ -40,22 +41,14 @@ _SHRINK = 0.2
 """Smallest share of itself to which a Rao–Kupper threshold may shrink in one step."""
 
 
-class Prior(NamedTuple):
-    """Normal prior of the parameters; flat where the precision is 0."""
-
-    mean: FloatArray
-    """Shape (p,)."""
-    precision: FloatArray
-    """Shape (p, p)."""
-
-
 class Sample(NamedTuple):
-    """Weights of the cells to fit, and the prior."""
+    """Weights of the cells to fit, and what else holds the parameters."""
 
     weights: Weights
     """Each of shape (K,)."""
-    prior: Prior | None = None
-    even: bool = False
+    precision: FloatArray
+    """Of a normal prior of each parameter around 0, which is flat where this is 0; shape (p,)."""
+    even: bool
     """Whether half a contest between equals is added."""
 
 
@@ -63,9 +56,11 @@ class Maximum(NamedTuple):
     """Estimates."""
 
     parameters: FloatArray
-    """Shape (p,); without a prior the ratings keep the mean of the start."""
+    """Shape (p,); the mean of the ratings is that of the start."""
     information: FloatArray
-    """Minus second derivatives, including the prior's, shape (p, p)."""
+    """Minus second derivatives, shape (p, p)."""
+    added: FloatArray
+    """Part of them that a prior and half a contest between equals add, shape (p, p)."""
     log_likelihood: float
     """Log-likelihood of the contests without the prior."""
     convergence: Convergence
@@ -84,17 +79,20 @@ def maximise(
     """
 
     def direction(parameters: FloatArray, at: _Point) -> tuple[FloatArray, float]:
-        step = _step(design, _information(design, sample, at), at.gradient, held)
+        information = design.outer(*at.cells[3:]) + _added(sample, at)
+        step = _step(design, information, at.gradient, held)
         return _shortened(design, parameters, step), float(step @ at.gradient)
 
     optimum = newton(
         start, partial(_point, design, sample), direction,
         tolerance=_TOLERANCE, max_steps=_MAX_STEPS,
     )  # fmt: skip
+    at, added = optimum.at, _added(sample, optimum.at)
     return Maximum(
         optimum.parameters,
-        _information(design, sample, optimum.at),
-        float(optimum.at.cells.value.sum()),
+        design.outer(*at.cells[3:]) + added,
+        added,
+        float(at.cells.value.sum()),
         optimum.convergence,
     )
 
@@ -111,11 +109,9 @@ class _Point(NamedTuple):
 def _point(design: Design, sample: Sample, parameters: FloatArray) -> _Point:
     tie = design.tie(parameters)
     cells = derivatives(design.ties, design.ahead(parameters), tie, sample.weights)
-    value, gradient = cells.value.sum(), design.summed(cells.by_x, cells.by_tie)
-    if sample.prior is not None:
-        away = parameters - sample.prior.mean
-        pull = sample.prior.precision @ away
-        value, gradient = value - away @ pull / 2, gradient - pull
+    pull = sample.precision * parameters
+    value = cells.value.sum() - parameters @ pull / 2
+    gradient = design.summed(cells.by_x, cells.by_tie) - pull
     even = None
     if sample.even:
         even = derivatives(design.ties, 0 * tie, tie, _EVEN)
@@ -123,10 +119,9 @@ def _point(design: Design, sample: Sample, parameters: FloatArray) -> _Point:
     return _Point(float(value), gradient, cells, even)
 
 
-def _information(design: Design, sample: Sample, at: _Point) -> FloatArray:
-    out = design.outer(*at.cells[3:])
-    if sample.prior is not None:
-        out += sample.prior.precision
+def _added(sample: Sample, at: _Point) -> FloatArray:
+    """Information of the prior and of half a contest between equals, shape (p, p)."""
+    out = np.diag(sample.precision)
     if at.even is not None:
         out[-1, -1] += at.even.information_tie[0]
     return out
@@ -136,11 +131,9 @@ def _step(
     design: Design, information: FloatArray, gradient: FloatArray, held: FloatArray | None
 ) -> FloatArray:
     """Newton step, shape (p,), which keeps the mean of the ratings."""
-    scale = np.abs(np.diagonal(information)).mean()
-    regular = information.copy()
-    regular[: design.n, : design.n] += scale / design.n
+    regular = _without_shift(information, design.n)
     # A ridge keeps coefficients that the contests do not identify where they are.
-    regular[np.diag_indices(design.size)] += 1e-11 * scale + 1e-300
+    regular[np.diag_indices(design.size)] += 1e-11 * np.diagonal(information) + 1e-300
     step: Any = np.linalg.solve(regular, gradient)
     if held is not None:
         along: Any = np.linalg.solve(regular, held)
@@ -156,21 +149,9 @@ def _shortened(design: Design, parameters: FloatArray, step: FloatArray) -> Floa
         by_extra = (design.extra**2).mean(axis=0) ** 0.5 * changes[design.n : design.n + q]
         longest = max(longest, by_extra.max())
     factor = _LONGEST / max(longest, _LONGEST)
-    if design.ties == "rao-kupper" and step[-1] < 0:
+    if design.ties == "rao-kupper":
         factor = min(factor, (_SHRINK - 1) * parameters[-1] / min(step[-1], -1e-300))
     return step * factor
-
-
-def start_values(design: Design, weights: Weights) -> FloatArray:
-    """Start values, shape (p,): log odds of the shares won."""
-    start = np.zeros(design.size)
-    net_wins = design.against.T @ (weights.won - weights.lost)
-    total = abs(design.against).T @ (weights.won + weights.tied + weights.lost)
-    start[: design.n] = np.log((total + net_wins + 1) / (total - net_wins + 1))
-    start[: design.n] -= start[: design.n].mean()
-    if design.ties == "rao-kupper":
-        start[-1] = np.log(2)
-    return start
 
 
 class Covariance(NamedTuple):
@@ -182,13 +163,7 @@ class Covariance(NamedTuple):
     """Number of clusters, if clustered."""
 
 
-def covariance_of(
-    tally: CountedContests,
-    parameters: FloatArray,
-    information: FloatArray,
-    kind: str,
-    parts: IntArray,
-) -> Covariance:
+def covariance_of(tally: CountedContests, top: Maximum, kind: str, parts: IntArray) -> Covariance:
     """Covariance of the estimates.
 
     With at most `CORRECTED` independent units (contests or clusters) a parameter, scores are those
@@ -197,49 +172,74 @@ def covariance_of(
 
     Parameters
     ----------
-    parameters : shape (p,)
-    information : shape (p, p)
-        Minus second derivatives, including a prior's.
     kind
         ``"model"`` (the inverse information), ``"sandwich"``, ``"cluster"`` or ``"judge"``.
     parts : shape (n,)
         Strongly connected component of each player. Contests between components all have the same
-        winner, so that their scores do not vary: their model information is used instead, and the
-        prior's information for the prior.
+        winner, so that their scores do not vary: their model information is used instead, as it is
+        for the prior.
+
+    Raises
+    ------
+    DesignError
+        No such groups of contests, or rounding leaves nothing of a variance.
+    """
+    out = bread = inverse(top.information, tally.design.n)
+    groups: int | None = None
+    if kind != "model":
+        members = None if kind == "sandwich" else tally.groups(kind)
+        groups = None if members is None else members.shape[0]
+        out = bread @ (_middle(tally, top, bread, parts, members) + top.added) @ bread
+    again = np.diagonal(bread @ top.information @ bread)
+    if (np.diagonal(out) < 0).any() or not np.allclose(
+        again, np.diagonal(bread), rtol=0.01, atol=0
+    ):
+        msg = (
+            "weights or features differ too much in size: rounding leaves no digit of standard "
+            "errors; leave the lightest comparisons out"
+        )
+        raise DesignError(msg)
+    return Covariance(out, groups)
+
+
+def _middle(
+    tally: CountedContests, top: Maximum, bread: FloatArray, parts: IntArray, members: Any
+) -> FloatArray:
+    """Covariance of the contests' score in a sandwich, shape (p, p).
+
+    Parameters
+    ----------
+    bread
+        The model's covariance.
+    members
+        Number of contests of each row in each cluster, sparse (G, R); None: each is its own.
     """
     design = tally.design
-    bread = inverse(information, design.n)
-    if kind == "model":
-        return Covariance(bread, None)
-    x, tie = design.ahead(parameters), design.tie(parameters)
-    cells = derivatives(design.ties, x, tie, tally.weights())
-    expected = design.outer(*cells[3:])
+    x, tie = design.ahead(top.parameters), design.tie(top.parameters)
     rows = derivatives(design.ties, x[tally.cell], tie, tally.each)
     one_way = parts[design.first] != parts[design.second]
     varies = ~one_way[tally.cell]
     by_x, by_tie = rows.by_x * varies, rows.by_tie * varies
     rows = rows._replace(by_x=by_x, by_tie=by_tie)
-    one_each: Any = sparse.eye_array(len(by_x), format="csr")
-    members = one_each if kind == "sandwich" else tally.groups(kind)
-    groups: int | None = None if kind == "sandwich" else members.shape[0]
-    times = np.ones(groups) if groups else tally.count
+    times = tally.count if members is None else np.ones(members.shape[0])
     units = float(times.sum())
     if units <= CORRECTED * design.size:
-        middle = np.zeros(information.shape)
+        middle = np.zeros(bread.shape)
+        of_units: Any = sparse.eye_array(len(by_x), format="csr") if members is None else members
         step = _CELLS // design.size
         for part in (slice(k, k + step) for k in range(0, len(times), step)):
-            scores = _jackknifed(tally, rows, bread, members[part])
+            scores = _jackknifed(tally, rows, bread, of_units[part])
             middle += (scores.T @ (scores * times[part, None])).toarray() * (1 - 1 / units)
-    elif groups:
-        scores = members @ _scores(design, tally.cell, by_x, by_tie)
-        middle = (scores.T @ scores).toarray() * (groups / (groups - 1))
-    else:
+    elif members is None:
         squares = (by_x**2, by_x * by_tie, by_tie**2)
-        middle = design.outer(*(tally.by_cell(tally.count * each) for each in squares))
+        middle = design.outer(*(tally.by_cell(times * each) for each in squares))
+    else:
+        scores = members @ _scores(design, tally.cell, by_x, by_tie)
+        middle = (scores.T @ scores).toarray() * (units / (units - 1))
     if one_way.any():
+        cells = derivatives(design.ties, x, tie, tally.weights())
         middle += design.outer(*(each * one_way for each in cells[3:]))
-    middle += information - expected
-    return Covariance(bread @ middle @ bread, groups)
+    return middle
 
 
 def _jackknifed(tally: CountedContests, rows: Derivatives, bread: FloatArray, members: Any) -> Any:
@@ -269,7 +269,7 @@ def _jackknifed(tally: CountedContests, rows: Derivatives, bread: FloatArray, me
         moved: FloatArray = term @ bread
         x = moved[cluster, first] - moved[cluster, second]
         x += (design.extra[cell] * moved[cluster, n : n + q]).sum(axis=1)
-        tie = moved[cluster, -1] if design.with_ties else np.zeros(len(x))
+        tie = moved[cluster, -1]  # Where no parameter is of ties, it is multiplied by 0.
         term = gather @ _scores(design, cell, xx * x + x_tie * tie, x_tie * x + tie_tie * tie)
         scores = scores + term
     return scores
@@ -288,16 +288,14 @@ def _scores(design: Design, cell: IntArray, by_x: FloatArray, by_tie: FloatArray
 
 def inverse(information: FloatArray, n: int) -> FloatArray:
     """Covariance from an information matrix whose first n parameters are ratings summing to 0."""
+    inverted: Any = np.linalg.inv(_without_shift(information, n))
+    # Of the shift every rating has the same share.
+    inverted[:, :n] -= inverted[:, :n].mean(axis=1, keepdims=True)
+    return (inverted + inverted.T) / 2
+
+
+def _without_shift(information: FloatArray, n: int) -> FloatArray:
+    """Information with some on the common shift of the ratings, about which contests say none."""
     regular = information.copy()
-    # Regularises the common shift of the ratings only, which is then projected out.
-    regular[:n, :n] += np.abs(np.diagonal(information)).mean() / n
-    inverted: Any = np.linalg.inv(regular)
-    return centred(inverted, n)
-
-
-def centred(covariance: FloatArray, n: int) -> FloatArray:
-    """Covariance after subtracting the mean of the first n variables from each of them."""
-    out = covariance.copy()
-    out[:n] -= out[:n].mean(axis=0)
-    out[:, :n] -= out[:, :n].mean(axis=1, keepdims=True)
-    return (out + out.T) / 2
+    regular[:n, :n] += np.diagonal(information)[:n].mean() / n
+    return regular

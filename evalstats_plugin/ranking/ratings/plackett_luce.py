@@ -22,8 +22,6 @@ from evalstats_plugin.stats.newton import Maximum, newton
 
 COVARIANCES = ("model", "sandwich")
 _MAX_STEPS, _TOLERANCE = 200, 1e-12
-_LONGEST = 3.0
-"""Largest change of a rating in one step, in logits."""
 
 
 def fit_plackett_luce(
@@ -174,11 +172,8 @@ def _choices(stages: _Stages, precision: float, rating: FloatArray) -> _Choices:
 def _maximise(stages: _Stages, n: int, precision: float) -> Maximum[_Choices]:
     def direction(rating: FloatArray, at: _Choices) -> tuple[FloatArray, float]:
         gradient: FloatArray = _residuals(stages, at.p).sum(axis=0) - precision * rating
-        information = _information(at.p, precision)
-        regular: FloatArray = information + np.trace(information) / n**2
-        step = np.linalg.solve(regular, gradient).astype(np.float64)
-        shortened = step * min(1, _LONGEST / np.abs(step).max(initial=1e-300))
-        return shortened, float(gradient @ shortened)
+        step = inverse(_information(at.p, precision), n) @ gradient
+        return step, float(gradient @ step)
 
     return newton(
         np.zeros(n), partial(_choices, stages, precision), direction,

@@ -15,7 +15,7 @@ from evalstats_plugin.errors import SelectionError, few, no_such
 from evalstats_plugin.ranking.contests.contests import Contests, count_contests
 from evalstats_plugin.ranking.contests.outcomes import TieModel
 from evalstats_plugin.ranking.ratings.bradley_terry import Ratings, check_connected, fit_ratings
-from evalstats_plugin.ranking.ratings.likelihood import Sample, inverse, maximise
+from evalstats_plugin.ranking.ratings.likelihood import inverse, maximise
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import Interval
 
@@ -82,28 +82,26 @@ def _place(contests: Contests, name: str) -> int:
 def _interval(fitted: Ratings, contrast: FloatArray, drop: float) -> Interval:
     design = fitted.tally.design
     # Without the weak prior: close to the supremum if there is no finite maximum.
-    plain = Sample(fitted.sample.weights, None, fitted.sample.even)
+    plain = fitted.sample._replace(precision=np.zeros(design.size))
     top = maximise(design, plain, fitted.top.parameters)
     best, estimate = top.log_likelihood, float(contrast @ top.parameters)
     covariance = inverse(fitted.top.information, design.n)
-    variance = float(contrast @ covariance @ contrast)
-    along = covariance @ contrast / variance
+    along = covariance @ contrast / (contrast @ covariance @ contrast)
 
     def excess(value: float) -> float:
         moved = top.parameters + along * (value - estimate)
         constrained = maximise(design, plain, moved, contrast)
         return 2 * (best - constrained.log_likelihood) - drop
 
-    step = math.sqrt(variance * drop)
-    low, high = (_limit(excess, estimate, sign * step) for sign in (-1.0, 1.0))
+    low, high = (_limit(excess, estimate, sign) for sign in (-1.0, 1.0))
     return Interval(np.asarray(low), np.asarray(high))
 
 
-def _limit(excess: Callable[[float], float], estimate: float, step: float) -> float:
-    """Find the zero of the excess in the direction of the step."""
-    inside, length = estimate, step
-    while excess(estimate + length) < 0:
-        if abs(length) >= _FAR:
-            return math.copysign(math.inf, step)
-        inside, length = estimate + length, math.copysign(min(2 * abs(length), _FAR), step)
-    return float(optimize.brentq(excess, inside, estimate + length, xtol=1e-8))
+def _limit(excess: Callable[[float], float], estimate: float, sign: float) -> float:
+    """Find the zero of the excess above or below the estimate."""
+    length = 1.0
+    while excess(estimate + sign * length) < 0:
+        if length == _FAR:
+            return sign * math.inf
+        length = min(2 * length, _FAR)
+    return float(optimize.brentq(excess, estimate, estimate + sign * length, xtol=1e-8))

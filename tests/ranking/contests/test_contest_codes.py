@@ -42,14 +42,14 @@ def test_rows_agree_with_counting_one_by_one(players, size, outcomes, weights, o
 
 
 def test_a_million_battles_are_rated_in_less_than_half_a_second(within_in_memory):
-    """CPU time, of which .012 s are needed."""
+    """CPU time, of which .012 s are needed, or .031 s where memory is mapped anew at each use."""
     made = _drawn(100, 1_000_000, [0, 0.5, 1], [1])
 
     def fitted():
         again = Contests.of(made.first, made.second, made.outcome, players=100)
         return fit_bradley_terry(again, covariance="sandwich")
 
-    fit = within_in_memory(0.024, fitted)
+    fit = within_in_memory(0.06, fitted)
     assert np.isfinite(fit.covariance).all()
 
 

@@ -18,6 +18,7 @@ from evalstats_plugin.ranking.contests.files import (
     with_players,
     write_contests,
 )
+from evalstats_plugin.ranking.rank import leaderboard
 
 ARENA = """model_a,model_b,winner,judge,question_id,tstamp
 gpt,claude,model_b,u1,q1,1.5
@@ -505,6 +506,26 @@ def test_real_votes_read_as_the_csv_module_reads_them(llmfao):
         np.testing.assert_array_equal(mine, theirs)
     with pytest.raises(LogError, match=r"votes\.csv\.gz is packed .gzip.: unpack it first"):
         read_contests(path)
+
+
+def test_the_category_of_a_fullrank_file_may_be_named(tmp_path):
+    """`--category category` was refused, because such a file has no columns."""
+    path = tmp_path / "votes.json"
+    votes = json.loads(FULLRANK)
+    for k, record in enumerate(votes["comparisons"]):
+        record |= {"category": f"c{k}", "kind": f"k{k // 2}"}
+    path.write_text(json.dumps(votes), encoding="utf-8")
+
+    assert read_contests(path).categories == ("c0", "c1", "c2")
+    made = read_contests(path, columns={"category": "kind", "item": "category"})
+    assert [made.categories[k] for k in made.category] == ["k0", "k0", "k1"]
+    assert [made.clusters[k] for k in made.cluster] == ["c0", "c1", "c2"]
+    board = leaderboard(path, category="kind", rng=0, model="thurstone")
+    assert list(board.by_category) == ["k0", "k1"]
+    with pytest.raises(SelectionError, match="field of an answer is called 'kinds'; did you mean"):
+        read_contests(path, columns={"category": "kinds"})
+    with pytest.raises(SelectionError, match=r"columns judge named, but .* Fullrank's, without"):
+        read_contests(path, columns={"category": "kind", "judge": "who"})
 
 
 def test_a_million_rows_take_at_most_3_cpu_seconds(tmp_path, within):

@@ -85,6 +85,25 @@ def test_a_difference_that_the_order_of_showing_hides_may_be_infinite():
     assert found.high == np.inf
 
 
+@pytest.mark.parametrize("reach", [39.9, 40.1])
+def test_limits_are_looked_for_up_to_40_logits_away(reach):
+    """One contest and a small share of another: of the weight whose limit is so far away."""
+
+    def gain(x, weight):
+        return -np.log1p(np.exp(-x)) - weight * np.log1p(np.exp(x))
+
+    def excess(weight):
+        top = -np.log(weight)
+        return 2 * (gain(top, weight) - gain(top + reach, weight)) - DROP
+
+    weight = optimize.brentq(excess, 0.02, 0.2)
+    made = Contests.of([0, 0], [1, 1], [1, 0], weight=[1, weight])
+    found = profile_interval(made, "player_0", "player_1")
+
+    limit = reach - np.log(weight) if reach < 40 else np.inf
+    assert found.high == pytest.approx(limit, abs=1e-4)
+
+
 def test_unknown_players_are_named(simulated):
     with pytest.raises(SelectionError, match="did you mean player_1"):
         profile_interval(simulated(3, 50, 0)[1], "player1")

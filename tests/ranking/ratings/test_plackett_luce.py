@@ -94,7 +94,8 @@ def test_one_always_last_is_finite_and_flagged():
         ([], None, "no ranking has two players"),
         ([[0]], None, "no ranking has two players"),
         ([[0, 1, 0]], None, "a ranking has a player twice"),
-        ([[0, 5]], 3, "outside the list of 3"),
+        ([[0, 3]], 3, "outside the list of 3"),
+        ([[0, -1]], 3, "outside the list of 3 players: use 0 to 2"),
         ([[0, 1], [1, 0]], 3, "no ranking connects these players with the rest: player_2"),
     ],
 )

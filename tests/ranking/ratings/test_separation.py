@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice, permutations
 
 import numpy as np
 import pytest
@@ -71,6 +72,53 @@ def test_who_never_lost_but_was_tied_is_better_by_no_certain_amount(n_wins: int)
     assert ranking[0].player == "a"
     assert (ranking[0].low < 1, ranking[0].high > 4) == (True, True)
     assert any("no finite maximum likelihood" in note for note in ranking.notes)
+
+
+@pytest.mark.parametrize(
+    ("rows", "estimator"),
+    [
+        ([(0, 1, 1), (1, 2, 1), (2, 0, 0.5), (3, 1, 0.5)], "ml"),
+        ([(0, 1, 1), (1, 2, 0.5), (2, 0, 0.5), (3, 1, 0.5)], "laplace"),
+        # Of two wins and two ties in a row, and a win past them.
+        ([(0, 1, 1), (1, 2, 1), (0, 1, 0.5), (1, 2, 0.5), (0, 2, 1), (3, 1, 0.5)], "laplace"),
+    ],
+)
+def test_cycles_of_more_wins_than_ties_have_a_maximum_whoever_is_listed_first(
+    rows: list[tuple[int, int, float]], estimator: str
+) -> None:
+    first, second, outcome = np.array(rows).T
+    for names in islice(permutations(range(4)), 0, None, 2):
+        i, j = (np.array(names)[side.astype(int)] for side in (first, second))
+        for votes in ((i, j, outcome), (j, i, 1 - outcome)):
+            assert fit_bradley_terry(Contests.of(*votes, weight=0.5)).estimator == estimator, names
+
+
+def test_who_was_only_tied_with_a_better_one_is_as_uncertain_beside_an_undefeated_player() -> None:
+    """Then the error of their difference was .6 instead of 1.4: of scores that do not vary."""
+    votes = [1] * 5 + [1, 0.5] * 12
+    contests = Contests.of([0] * 5 + [1] * 24, [1] * 5 + [2] * 24, votes, players=3)
+    fits = [fit_bradley_terry(contests, covariance=kind) for kind in ("auto", "model")]
+
+    np.testing.assert_array_equal(fits[0].covariance, fits[1].covariance)
+    assert fits[0].diagnostics["covariance"] == "model"
+    assert len(fits[0].notes) == 1
+
+
+def test_a_prior_of_ones_own_holds_what_grows_without_end() -> None:
+    """Wins one way and ties: the prior that is given is used, and no note speaks of another."""
+    contests = Contests.of([0] * 8, [1] * 8, [1, 0.5] * 4, players="ab")
+    fit = fit_bradley_terry(contests, prior_sd=2.0)
+
+    def loss(x: np.ndarray) -> float:
+        total = np.logaddexp(np.logaddexp(x[0], -x[0]), x[1])
+        return float(8 * total - 4 * x[0] - 4 * x[1] + 2 * x[0] ** 2 / 2 / 4)
+
+    # Ratings are x and -x: the exponents of a win and a loss.
+    found = optimize.minimize(loss, np.zeros(2), tol=1e-12).x
+    assert fit.rating == pytest.approx([found[0], -found[0]], abs=1e-5)
+    assert fit.parameters["tie"] == pytest.approx(found[1], abs=1e-5)
+    assert fit.notes == ()
+    assert fit.diagnostics["covariance"] == "model"
 
 
 def test_of_ties_alone_nobody_is_first() -> None:
