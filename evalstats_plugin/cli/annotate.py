@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from evalstats_plugin.cli.shell import shared
-from evalstats_plugin.cli.shell.options import OUTPUT, Name, command, paths, takes, under
-from evalstats_plugin.cli.shell.running import (
-    Labelled,
-    Output,
-    Reading,
-    Run,
-    check_alone,
-    loaded_plugins,
-    reading,
-    show_written,
-)
+from evalstats_plugin.cli.shell import running, shared
+from evalstats_plugin.cli.shell.options import OUTPUT, Name, command, paths, picked, takes, under
+from evalstats_plugin.cli.shell.running import Labelled, Output, Reading, Run
 from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.hookspecs import FITS
@@ -97,7 +88,7 @@ class AnnotateOptions:
             "fit": self.fit, "items": self.items != "no", "at-k": self.at_k,
             "task": reading.task, "metric": reading.metric, "judge": labelled.judge,
         }  # fmt: skip
-        check_alone("strip", given)
+        running.check_alone("strip", given)
 
 
 _NOT_OF_LOGS = (
@@ -135,7 +126,7 @@ def annotate(
     from evalstats_plugin.scores.judged import noted
 
     labelled.check(needed=True)
-    plugins = loaded_plugins()
+    plugins = running.loaded_plugins()
     left_out: list[str] = []
 
     def on_broken(log: Path, error: Exception) -> None:
@@ -161,12 +152,8 @@ def annotate(
             written = annotating.annotate(
                 *paths,
                 **where,
-                rescore=asked.rescore,
-                allow_partial=asked.allow_partial,
-                at_k=asked.at_k,
+                **picked(asked, "rescore", "allow_partial", "at_k", "baseline", "items"),
                 compare=asked.comparison(),
-                baseline=asked.baseline,
-                items=asked.items,
                 fits=asked.fit,
                 selection=Selection(
                     reading.task,
@@ -222,7 +209,7 @@ class Exported:
 )
 @paths
 @takes("asked", Exported)
-@reading
+@running.reading
 def export(paths: tuple[str, ...], *, reading: Reading, asked: Exported) -> None:
     """Export item scores as CSV, TSV, JSONL or Parquet, or in the Every Eval Ever schema.
 
@@ -246,4 +233,4 @@ def export(paths: tuple[str, ...], *, reading: Reading, asked: Exported) -> None
     done = write(responses, file, to=to, overwrite=may_overwrite(), plugins=run.plugins, **given)
     if asked.intervals:
         annotate(*done.paths, in_place=True, plugins=run.plugins)
-    show_written(done.paths, (*responses.notes, *done.notes), quiet=asked.quiet)
+    running.show_written(done.paths, (*responses.notes, *done.notes), quiet=asked.quiet)

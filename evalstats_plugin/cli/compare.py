@@ -8,7 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
 from evalstats_plugin.cli.shell import shared
-from evalstats_plugin.cli.shell.options import INTERVALS, OUTPUT, Name, command, takes, under
+from evalstats_plugin.cli.shell.options import (
+    INTERVALS,
+    OUTPUT,
+    Name,
+    command,
+    picked,
+    takes,
+    under,
+)
 from evalstats_plugin.cli.shell.running import Run, check_alone, check_top, named, on_logs
 from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import SelectionError, few, no_such
@@ -21,6 +29,9 @@ Probabilities = Literal["alone", "shrunk"]
 
 _MOST_ITEMS = 10
 """Items shown to people; JSON and CSV have all."""
+
+_ADJUSTED = ("correction", "family", "prior", "probabilities")
+"""Options on what limits, p-values and probabilities allow for."""
 
 _WHAT = "Comparison"
 _compared = under(_WHAT)
@@ -126,14 +137,9 @@ def compare(run: Run, *, asked: CompareOptions, intervals: Intervals) -> None:
         responses = replace(every, responses=tuple(r for r in every if r.model in two))
     results = compare_models(
         responses,
-        design=asked.design,
-        baseline=asked.baseline,
         method=method,
-        correction=asked.correction,
-        family=asked.family,
-        prior=asked.prior,
-        probabilities=asked.probabilities,
         missing=intervals.missing,
+        **picked(asked, "design", "baseline", *_ADJUSTED),
         **intervals.given(responses),
     )
     run.output.draw({"comparisons": lambda: results})
@@ -182,15 +188,7 @@ def _show_slices(
 def _about(asked: CompareOptions, intervals: Intervals) -> dict[str, object]:
     """Return how a comparison is made, in the order in which it is printed."""
     seed = (how := intervals.how()).pop("seed")
-    return {
-        "baseline": asked.baseline,
-        **how,
-        "correction": asked.correction,
-        "family": asked.family,
-        "prior": asked.prior,
-        "probabilities": asked.probabilities,
-        "seed": seed,
-    }
+    return {"baseline": asked.baseline, **how, **picked(asked, *_ADJUSTED), "seed": seed}
 
 
 def _two_of(responses: ResponseSet, asked: Sequence[str], baseline: str | None) -> tuple[str, str]:

@@ -29,6 +29,7 @@ from evalstats_plugin.cli.shell.options import (
     command,
     count_in,
     options_of,
+    picked,
     takes,
     under,
 )
@@ -242,19 +243,13 @@ def gate(ctx: click.Context, run: Run, *, asked: GateOptions, intervals: Interva
     responses = _baseline_and_candidates(run, asked)
     results = decide(
         responses,
-        baseline=asked.baseline,
-        margin=asked.margin,
-        non_inferior=asked.non_inferior,
         method=method,
         items=dict(asked.items),
-        by=asked.by,
-        top=asked.top,
+        **picked(asked, "baseline", "margin", "non_inferior", "by", "top"),
         **intervals.given(responses),
     )
     how: dict[str, object] = {
-        "baseline": asked.baseline,
-        "margin": asked.margin,
-        "non_inferior": asked.non_inferior,
+        **picked(asked, "baseline", "margin", "non_inferior"),
         **({"by": asked.by} if asked.by else {}),
         **intervals.how(),
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from evalstats_plugin.cli.shell import running
 from evalstats_plugin.cli.shell.fitting import IrtOptions, parse_guessing, work_on
 from evalstats_plugin.cli.shell.options import (
     POSITIVE,
@@ -18,14 +18,7 @@ from evalstats_plugin.cli.shell.options import (
     offers,
     takes,
 )
-from evalstats_plugin.cli.shell.running import (
-    Run,
-    csv_rows,
-    named,
-    number_of,
-    on_logs,
-    read_features,
-)
+from evalstats_plugin.cli.shell.running import Run
 from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.hierarchical.methods import MOST_CAPABILITIES
 from evalstats_plugin.irt.methods import ITEM_MODELS, ORDERED_MODELS
@@ -63,7 +56,8 @@ def irt() -> None:
     """
 
 
-_FITTED = ("item_model", "estimator", "guessing", "zero", "bank", "device", "seed")
+_ANSWERED = ("item_model", "estimator", "guessing")
+_FITTED = (*_ANSWERED, "zero", "bank", "device", "seed")
 
 _any_model = {
     "help": f"How items differ: {', '.join((*ITEM_MODELS, *ORDERED_MODELS))}; the last two for "
@@ -98,14 +92,9 @@ _capabilities = {
     ("logs/ --metric acc", "Abilities of models"),
     ("logs/ --metric acc --save bank.parquet", "With the items kept, for models to come"),
 )
-@takes(
-    "asked",
-    IrtOptions,
-    without=("to", "features", "focal", "mask", "about", "candidate", "draws"),
-    bank=_bank,
-    item_model=_any_model,
-)
-@on_logs("abilities")
+@takes("asked", IrtOptions, item_model=_any_model, bank=_bank,
+       without=("to", "features", "focal", "mask", "about", "candidate", "draws"))  # fmt: skip
+@running.on_logs("abilities")
 def fit(run: Run, *, asked: IrtOptions) -> None:
     """Fit an item response model, and show the abilities of the models.
 
@@ -115,15 +104,15 @@ def fit(run: Run, *, asked: IrtOptions) -> None:
     asked.check()
     if asked.is_factor:
         run.output.check()
-    matrix, notes = _matrix(run)
+    matrix, responses = _matrix(run)
     fitted = asked.fit(matrix, run.output)
     if asked.save is not None:
         fitted.save(asked.save)
     if asked.uncertainty:
-        _show_uncertainty(run, cast("IRTFit", fitted), matrix, asked, notes)
+        _show_uncertainty(run, cast("IRTFit", fitted), matrix, asked, responses)
         return
     if asked.bootstrap is None:
-        _show_models(run, fitted, matrix, asked, notes)
+        _show_models(run, fitted, matrix, asked, responses)
         return
     from evalstats_plugin.irt.bootstrap import bootstrap_abilities
 
@@ -138,7 +127,7 @@ def fit(run: Run, *, asked: IrtOptions) -> None:
             confidence_level=asked.confidence_level,
             baseline=asked.baseline,
         )
-    _show_abilities(run, results, asked, notes)
+    _show_abilities(run, results, asked, responses)
 
 
 @command(
@@ -146,7 +135,7 @@ def fit(run: Run, *, asked: IrtOptions) -> None:
     ("logs/ --metric acc --format csv", "Every item, for a program"),
 )
 @takes("asked", IrtOptions, only=(*_FITTED, "dimensions"), item_model=_any_model, bank=_bank)
-@on_logs("items", "fit")
+@running.on_logs("items", "fit")
 def items(run: Run, *, asked: IrtOptions) -> None:
     """Fit an item response model, and show the items: difficulty, discrimination and fit.
 
@@ -162,11 +151,11 @@ def items(run: Run, *, asked: IrtOptions) -> None:
     ordered = asked.item_model in ORDERED_MODELS
     if asked.is_factor or ordered:
         run.output.check()
-    matrix, notes = _matrix(run)
+    matrix, responses = _matrix(run)
     fitted = asked.fit(matrix, run.output)
     if ordered:
         steps = fitted.items(matrix)
-        run.output.show(_noted(steps, notes), asked.how(fitted.summary()), report.STEPS)
+        run.output.show(_noted(steps, responses), asked.how(fitted.summary()), report.STEPS)
         return
     results: Abilities | FactorAbilities
     if asked.is_factor:
@@ -175,7 +164,7 @@ def items(run: Run, *, asked: IrtOptions) -> None:
         results = abilities(cast("IRTFit", fitted), matrix, items=True)
     run.output.draw({"items": lambda: results, "fit": lambda: fitted})
     # The models are what `irt fit` shows.
-    shown = replace(_noted(results, notes), rows=())
+    shown = replace(_noted(results, responses), rows=())
     if run.output.form == "csv":
         shown = Results(shown.items, shown.notes)
     run.output.show(
@@ -186,26 +175,24 @@ def items(run: Run, *, asked: IrtOptions) -> None:
 @command(name="new-items")
 @takes("asked", IrtOptions, only=("features", *_FITTED, "confidence_level"),
        item_model=_one_ability, bank=_bank)  # fmt: skip
-@on_logs()
+@running.on_logs()
 def new_items(run: Run, *, asked: IrtOptions) -> None:
     """Fit, and predict the difficulty of items that no model answered, from texts or features.
 
     Says how much features explain, each item of the logs being left out in turn. PATHS are results
     files, folders or patterns.
     """
-    from evalstats_plugin.irt.answers import ability_matrix
     from evalstats_plugin.irt.new_items import predict_items
     from evalstats_plugin.report import abilities as report
 
     asked.check()
-    features = read_features(asked.features)
-    responses = run.read()
-    matrix = ability_matrix(responses)
+    features = running.read_features(asked.features)
+    matrix, responses = _matrix(run)
     fitted = cast("IRTFit", asked.fit(matrix, run.output))
     if "text" in features:
         features = _with_texts_of_logs(features, fitted, responses, run.plugins)
     predicted = predict_items(fitted, features, confidence_level=asked.confidence_level)
-    predicted = _noted(predicted, (*responses.notes, *fitted.notes))
+    predicted = _noted(_noted(predicted, responses), fitted)
     run.output.show(predicted, asked.how(fitted.summary()), report.NEW_ITEMS)
 
 
@@ -214,7 +201,7 @@ def new_items(run: Run, *, asked: IrtOptions) -> None:
     ("logs/ --metric acc --bank bank.parquet --format csv", "For a program"),
 )
 @takes("asked", IrtOptions, only=("bank", "device", "confidence_level", "baseline"))
-@on_logs("abilities")
+@running.on_logs("abilities")
 def score(run: Run, *, asked: IrtOptions) -> None:
     """Score models on the fixed items of a saved fit: their abilities are on its scale.
 
@@ -230,41 +217,34 @@ def score(run: Run, *, asked: IrtOptions) -> None:
         raise SelectionError(msg)
     if several:
         run.output.check()
-    matrix, notes = _matrix(run)
+    matrix, responses = _matrix(run)
     with work_on(matrix, "scoring", run.output):
         scored: Any = score_models(cast("Any", bank), matrix, device=asked.device)
     scored = replace(scored, notes=(*matrix.notes, *scored.notes))
-    _show_models(run, scored, matrix, asked, notes)
+    _show_models(run, scored, matrix, asked, responses)
 
 
 @command()
-@takes(
-    "asked",
-    IrtOptions,
-    only=(
-        *("to", *(name for name in _FITTED if name not in ("zero", "bank"))),
-        *("confidence_level", "baseline", "save"),
-    ),
-    item_model=_one_ability,
-)
-@on_logs("abilities")
+@takes("asked", IrtOptions, item_model=_one_ability, only=("to", *_ANSWERED, "device", "seed",
+       "confidence_level", "baseline", "save"))  # fmt: skip
+@running.on_logs("abilities")
 def link(run: Run, *, asked: IrtOptions) -> None:
     """Fit anew, and link the abilities to the scale of a saved fit by the items they share.
 
     PATHS are results files, folders or patterns.
     """
     asked.check()
-    matrix, notes = _matrix(run)
+    matrix, responses = _matrix(run)
     linked = cast("IRTFit", asked.fit(matrix, run.output))
     if asked.save is not None:
         linked.save(asked.save)
-    _show_models(run, linked, matrix, asked, notes)
+    _show_models(run, linked, matrix, asked, responses)
 
 
 @command()
 @takes("asked", IrtOptions, only=("focal", *_FITTED, "confidence_level"), item_model=_one_ability,
        bank=_bank)  # fmt: skip
-@on_logs()
+@running.on_logs()
 def dif(run: Run, *, asked: IrtOptions) -> None:
     """Test for differential item functioning (DIF): is an item harder for some models?
 
@@ -274,8 +254,8 @@ def dif(run: Run, *, asked: IrtOptions) -> None:
     from evalstats_plugin.irt.dif import item_dif
     from evalstats_plugin.report import abilities as report
 
-    matrix, notes = _matrix(run)
-    focal = named(asked.focal, matrix.models)
+    matrix, responses = _matrix(run)
+    focal = running.named(asked.focal, matrix.models)
     fitted = cast("IRTFit", asked.fit(matrix, run.output))
     results = item_dif(fitted, matrix, focal, confidence_level=asked.confidence_level)
     how = {
@@ -284,22 +264,16 @@ def dif(run: Run, *, asked: IrtOptions) -> None:
         "confidence_level": asked.confidence_level,
         "seed": asked.seed,
     }
-    run.output.show(_noted(results, notes), how, report.DIFFERENCES)
+    run.output.show(_noted(results, responses), how, report.DIFFERENCES)
 
 
 @command(
     ("logs/ --metric acc", "How well answers are predicted"),
     ("logs/ --metric acc --format json", "For a program"),
 )
-@takes(
-    "asked",
-    IrtOptions,
-    only=(
-        "mask", "about", "draws", "item_model", "estimator", "guessing", "dimensions", "device",
-        "seed",
-    ),
-)  # fmt: skip
-@on_logs()
+@takes("asked", IrtOptions,
+       only=("mask", "about", "draws", *_ANSWERED, "dimensions", "device", "seed"))  # fmt: skip
+@running.on_logs()
 def holdout(run: Run, *, asked: IrtOptions) -> None:
     """Hold out answers, fit the rest, and show how well the answers are predicted.
 
@@ -313,7 +287,7 @@ def holdout(run: Run, *, asked: IrtOptions) -> None:
     from evalstats_plugin.report import abilities as report
 
     asked.check()
-    matrix, notes = _matrix(run)
+    matrix, responses = _matrix(run)
     about = {} if asked.about is None else read_about(asked.about)
     with work_on(matrix, "holding out answers of", run.output):
         results = hold_out(
@@ -328,12 +302,12 @@ def holdout(run: Run, *, asked: IrtOptions) -> None:
             device=asked.device,
         )
     how = {"item_model": asked.fitted_model, "draws": asked.draws, "seed": asked.seed}
-    run.output.show(_noted(results, notes), how, report.HELD_OUT)
+    run.output.show(_noted(results, responses), how, report.HELD_OUT)
 
 
 @command()
 @takes("asked", IrtOptions, only=("candidate", "draws", "device"))
-@on_logs()
+@running.on_logs()
 def choose(run: Run, *, asked: IrtOptions) -> None:
     """Compare item models by answers held out, AIC, BIC and residuals, and say which to take.
 
@@ -343,17 +317,17 @@ def choose(run: Run, *, asked: IrtOptions) -> None:
     from evalstats_plugin.irt.choosing import choose_model
     from evalstats_plugin.report import abilities as report
 
-    matrix, notes = _matrix(run)
+    matrix, responses = _matrix(run)
     with work_on(matrix, "comparing item models of", run.output):
         results = choose_model(
             matrix, asked.candidates, seeds=range(asked.draws), device=asked.device
         )
-    run.output.show(_noted(results, notes), {"draws": asked.draws}, report.CANDIDATES)
+    run.output.show(_noted(results, responses), {"draws": asked.draws}, report.CANDIDATES)
 
 
 @command()
 @takes("asked", IrtOptions, only=("dimensions", "device", "seed"), dimensions=_capabilities)
-@on_logs()
+@running.on_logs()
 def capabilities(run: Run, *, asked: IrtOptions) -> None:
     """Find capabilities: what some items need beyond one ability, and which models have it.
 
@@ -362,20 +336,18 @@ def capabilities(run: Run, *, asked: IrtOptions) -> None:
     are results files, folders or patterns.
     """
     from evalstats_plugin.hierarchical.capabilities import find_capabilities
-    from evalstats_plugin.irt.answers import ability_matrix
     from evalstats_plugin.logs.texts import questions_of
     from evalstats_plugin.report import hierarchical
     from evalstats_plugin.runtime.lazy import need_torch
 
     need_torch("capabilities")
-    responses = run.read()
-    matrix = ability_matrix(responses)
+    matrix, responses = _matrix(run)
     questions = questions_of(responses, run.plugins)
     with work_on(matrix, "fitting", run.output):
         most = cast("int | None", asked.dimensions)
         capability_set = find_capabilities(matrix, most, rng=asked.seed, device=asked.device)
     how = {"device": capability_set.fit.diagnostics["device"], "seed": asked.seed}
-    shown = _noted(capability_set, responses.notes)
+    shown = _noted(capability_set, responses)
     run.output.show(shown, how, hierarchical.capabilities_view(questions))
 
 
@@ -390,10 +362,10 @@ def read_about(path: str) -> dict[str, dict[str, float]]:
     from datetime import datetime
 
     about: dict[str, dict[str, float]] = {"sizes": {}, "released": {}}
-    for row in csv_rows(path, "sizes and releases of models", needs=("model",)):
+    for row in running.csv_rows(path, "sizes and releases of models", needs=("model",)):
         model, when = row["model"], row.get("released")
         if size := row.get("size"):
-            about["sizes"][model] = number_of(size, f"{path}: size of {model}")
+            about["sizes"][model] = running.number_of(size, f"{path}: size of {model}")
         if when:
             try:
                 about["released"][model] = datetime.fromisoformat(when).timestamp()
@@ -432,16 +404,16 @@ def _with_texts_of_logs(
     return pd.concat([features, more if has_task else more.drop(columns="task")], ignore_index=True)
 
 
-def _matrix(run: Run) -> tuple[ResponseMatrix, Sequence[str]]:
-    """Read the answers, and what is to be noted about them."""
+def _matrix(run: Run) -> tuple[ResponseMatrix, ResponseSet]:
+    """Read the answers, and return them as one matrix, too."""
     from evalstats_plugin.irt.answers import ability_matrix
 
     responses = run.read()
-    return ability_matrix(responses), responses.notes
+    return ability_matrix(responses), responses
 
 
 def _show_models(
-    run: Run, fitted: AnyFit, matrix: ResponseMatrix, asked: IrtOptions, notes: Sequence[str]
+    run: Run, fitted: AnyFit, matrix: ResponseMatrix, asked: IrtOptions, responses: ResponseSet
 ) -> None:
     """Print the abilities of a fit of either kind."""
     from evalstats_plugin.irt.rows import abilities, factor_abilities
@@ -452,16 +424,16 @@ def _show_models(
         estimated = abilities(
             cast("IRTFit", fitted), matrix, confidence_level=level, baseline=asked.baseline
         )
-        _show_abilities(run, estimated, asked, notes)
+        _show_abilities(run, estimated, asked, responses)
         return
     several = factor_abilities(cast("FactorFit", fitted), matrix, confidence_level=level)
     run.output.show(
-        _noted(several, notes), asked.how(several.fit, "confidence_level"), report.FACTORS
+        _noted(several, responses), asked.how(several.fit, "confidence_level"), report.FACTORS
     )
 
 
 def _show_uncertainty(
-    run: Run, fitted: IRTFit, matrix: ResponseMatrix, asked: IrtOptions, notes: Sequence[str]
+    run: Run, fitted: IRTFit, matrix: ResponseMatrix, asked: IrtOptions, responses: ResponseSet
 ) -> None:
     """Print the recipes asked for."""
     from evalstats_plugin.irt.bootstrap import uncertainty
@@ -478,19 +450,19 @@ def _show_uncertainty(
             device=asked.device,
         )
     how = asked.how(results.fit, "confidence_level")
-    run.output.show(_noted(results, notes), how, report.UNCERTAINTY)
+    run.output.show(_noted(results, responses), how, report.UNCERTAINTY)
 
 
-def _show_abilities(run: Run, results: Abilities, asked: IrtOptions, notes: Sequence[str]) -> None:
+def _show_abilities(run: Run, results: Abilities, asked: IrtOptions, read: ResponseSet) -> None:
     from evalstats_plugin.report import abilities as report
 
     run.output.draw({"abilities": lambda: results})
-    results = _noted(results, notes)
+    results = _noted(results, read)
     shown = report.one_table(results) if run.output.form == "csv" else results
     how = asked.how(results.fit, "baseline", "confidence_level")
     run.output.show(shown, how, report.ABILITIES)
 
 
-def _noted(results: Any, notes: Sequence[str]) -> Any:
-    """Return results with what was noted about the logs."""
-    return replace(results, notes=tuple(dict.fromkeys((*results.notes, *notes))))
+def _noted(results: Any, of: ResponseSet | IRTFit) -> Any:
+    """Return results with what was noted about the logs, or a fit."""
+    return replace(results, notes=tuple(dict.fromkeys((*results.notes, *of.notes))))

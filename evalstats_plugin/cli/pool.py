@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell import running, shared
 from evalstats_plugin.cli.shell.options import Name, command, takes, under
-from evalstats_plugin.cli.shell.running import (
-    Output,
-    Run,
-    check_top,
-    csv_rows,
-    number_of,
-    on_logs,
-    progress_on_work,
-)
+from evalstats_plugin.cli.shell.running import Output, Run
 from evalstats_plugin.errors import DesignError, LogError
 from evalstats_plugin.hierarchical.methods import FAMILIES, HIERARCHICAL_MODELS, INFERENCES
 
@@ -92,7 +84,7 @@ class PoolOptions:
     ("logs/ --metric acc --baseline llama", "Differences from one model"),
 )
 @takes("asked", PoolOptions)
-@on_logs("hierarchical")
+@running.on_logs("hierarchical")
 def pool(run: Run, *, asked: PoolOptions) -> None:
     """Pool models and tasks: hierarchical models, in which each score borrows from the others.
 
@@ -105,7 +97,7 @@ def pool(run: Run, *, asked: PoolOptions) -> None:
         raise DesignError("--family is of scores in a formula: give --formula")
     if asked.formula is not None and asked.compare:
         raise DesignError("--compare knows no formulas: leave it out")
-    check_top(asked.by, asked.top)
+    running.check_top(asked.by, asked.top)
     fit = _fitted(run.read(by=asked.by), asked, run.output)
     run.output.draw({"hierarchical": lambda: fit})
     results = fit
@@ -129,7 +121,7 @@ def _fitted(responses: ResponseSet, asked: PoolOptions, output: Output) -> Hiera
     counts = eval_counts(responses, asked.by, asked.top)
     if asked.formula is None:
         _tell_cost(counts, asked, output)
-    with progress_on_work("fitting", quiet=output.quiet):
+    with running.progress_on_work("fitting", quiet=output.quiet):
         return pool(
             counts,
             asked.method,
@@ -171,7 +163,7 @@ def read_covariates(paths: Sequence[str]) -> dict[str, dict[str, dict[str, float
 
 def _table(path: str) -> tuple[str, dict[str, dict[str, float]]]:
     """Return what the rows are of, and by covariate the number of each."""
-    rows = csv_rows(path, "covariates")
+    rows = running.csv_rows(path, "covariates")
     column_names = list(rows[0]) if rows else []
     kind = next((name for name in _KINDS if name in column_names), None)
     if kind is None or len(column_names) < 2:
@@ -182,5 +174,6 @@ def _table(path: str) -> tuple[str, dict[str, dict[str, float]]]:
     table: dict[str, dict[str, float]] = {name: {} for name in column_names if name != kind}
     for line, row in enumerate(rows, 2):
         for covariate, by_name in table.items():
-            by_name[row[kind]] = number_of(row[covariate], f"{path}, line {line}, {covariate!r}:")
+            where = f"{path}, line {line}, {covariate!r}:"
+            by_name[row[kind]] = running.number_of(row[covariate], where)
     return kind, table

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from evalstats_plugin.cli.shell import shared
-from evalstats_plugin.cli.shell.options import Name, Parsed, command, parse_pair, takes, under
+from evalstats_plugin.cli.shell.options import (
+    Name,
+    Parsed,
+    command,
+    parse_pair,
+    picked,
+    takes,
+    under,
+)
 from evalstats_plugin.cli.shell.running import Run, on_logs
 from evalstats_plugin.errors import SelectionError
 
@@ -24,13 +33,9 @@ METHODS = ("auto", "miller", "t", "symmetric-bootstrap")
 """Those of `comparisons.planning.solver`, which costs NumPy to import; a test compares.
 """
 
+_parse_costs = partial(parse_pair, option="--costs", example="--costs 10,1")
 _goal = under("What is planned")
 _assumed = under("What is assumed without logs")
-
-
-def parse_costs(text: str) -> tuple[float, float]:
-    """Read ``ITEM,EPOCH``."""
-    return parse_pair(text, "--costs", "--costs 10,1")
 
 
 def parse_variances(text: str) -> tuple[float, ...]:
@@ -88,7 +93,7 @@ class PowerOptions:
     )
     costs: tuple[float, float] | None = _goal(
         "Cost of an item and of each of its epochs: find the cheapest numbers of both.",
-        metavar="ITEM,EPOCH", type=Parsed(parse_costs),
+        metavar="ITEM,EPOCH", type=Parsed(_parse_costs),
     )  # fmt: skip
     margin: float | None = _goal(
         "Non-inferiority: greatest drop that is acceptable. The test is to show that the drop is "
@@ -108,14 +113,9 @@ class PowerOptions:
     def how(self) -> dict[str, object]:
         """Return what was asked for, without what was left open."""
         asked = {
-            "difference": self.difference,
-            "items": self.items,
-            "epochs": self.epochs,
-            "power": self.power,
+            **picked(self, "difference", "items", "epochs", "power"),
             "models": self.n_models,
-            "confidence_level": self.confidence_level,
-            "method": self.method,
-            "look_every": self.look_every,
+            **picked(self, "confidence_level", "method", "look_every"),
             "tasks": None if self.over_tasks == "each" else self.over_tasks,
             "assurance": self.assurance,
             "costs": None if self.costs is None else list(self.costs),
@@ -127,17 +127,9 @@ class PowerOptions:
         """Return the design of the comparison."""
         from evalstats_plugin.comparisons.planning.solver import PowerDesign
 
-        return PowerDesign(
-            paired=self.design == "paired",
-            n_models=self.n_models,
-            design_effect=self.design_effect,
-            method=self.method,
-            look_every=self.look_every,
-            tasks=cast("Tasks", self.over_tasks),
-            assurance=self.assurance,
-            costs=self.costs,
-            margin=self.margin,
-        )
+        same = ("n_models", "design_effect", "method", "look_every", "assurance", "costs", "margin")
+        tasks = cast("Tasks", self.over_tasks)
+        return PowerDesign(paired=self.design == "paired", tasks=tasks, **picked(self, *same))
 
 
 @command(
@@ -162,15 +154,16 @@ def power(run: Run, *, asked: PowerOptions) -> None:
 
     pilot: ResponseSet | PowerAssumptions
     if run.paths:
-        _check_not_assumed(asked)
+        for name, value in picked(asked, "discordance", "variances").items():
+            if value is not None:
+                msg = f"--{name} is for plans without logs: leave it out, or the logs"
+                raise SelectionError(msg)
         pilot = run.read()
     else:
         pilot = _assumptions(asked)
     planned: Mapping[str, Any] = {
-        "difference": asked.difference,
+        **picked(asked, "difference", "power", "confidence_level"),
         "n_epochs": asked.epochs,
-        "power": asked.power,
-        "confidence_level": asked.confidence_level,
         "design": asked.planned(),
     }
     results = plan(pilot, n_items=asked.items, **planned)
@@ -179,12 +172,6 @@ def power(run: Run, *, asked: PowerOptions) -> None:
         "power": lambda: power_curve(pilot, **planned), "variance parts": lambda: results
     })  # fmt: skip
     run.output.show(results, asked.how(), comparisons.POWER)
-
-
-def _check_not_assumed(asked: PowerOptions) -> None:
-    for name, value in (("discordance", asked.discordance), ("variances", asked.variances)):
-        if value is not None:
-            raise SelectionError(f"--{name} is for plans without logs: leave it out, or the logs")
 
 
 def _assumptions(asked: PowerOptions) -> PowerAssumptions:

@@ -12,16 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell import running, shared
 from evalstats_plugin.cli.shell.options import command, takes, under
-from evalstats_plugin.cli.shell.running import (
-    Labelled,
-    Reading,
-    Run,
-    check_alone,
-    check_top,
-    on_logs,
-)
+from evalstats_plugin.cli.shell.running import Labelled, Reading, Run
 from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import DesignError, SelectionError
 
@@ -89,7 +82,7 @@ class ReportOptions:
 @takes("intervals", Intervals)
 @takes("asked", ReportOptions)
 @takes("labelled", Labelled)
-@on_logs("intervals", "variance parts")
+@running.on_logs("intervals", "variance parts")
 def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Intervals) -> None:
     """Report every score with a confidence interval that holds at any number of items.
 
@@ -109,7 +102,7 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
     from evalstats_plugin.scores.metrics import with_derived
 
     page = _place_of_page(asked.html, asked.baseline)
-    check_top(asked.by, asked.top)
+    running.check_top(asked.by, asked.top)
     run = labelled.with_columns(run)
     if asked.by is not None:
         _show_slices(run, asked, asked.by, page, labelled, intervals)
@@ -122,7 +115,7 @@ def report(run: Run, *, asked: ReportOptions, labelled: Labelled, intervals: Int
     points = [name for name in asked.at_k if not is_curve(name)]
     responses = labelled.of_labelled(with_at_k(read, points) if points else read)
     if asked.control_variate:
-        check_alone("control-variate", {"derive": asked.derive})
+        running.check_alone("control-variate", {"derive": asked.derive})
         results = _with_control_variate(responses, intervals, run.plugins)
     else:
         scored = responses
@@ -178,7 +171,7 @@ def _show_costs(run: Run, asked: ReportOptions, labelled: Labelled, intervals: I
     from evalstats_plugin.report.costs import COSTS
     from evalstats_plugin.scores.costs import costs
 
-    check_alone("cost", {"html": asked.html, **_of_scores_alone(run, asked, labelled)})
+    running.check_alone("cost", {"html": asked.html, **_of_scores_alone(run, asked, labelled)})
     results = costs(
         run.read(costs=True),
         confidence_level=intervals.confidence_level,
@@ -225,7 +218,7 @@ def _with_control_variate(
     names = ("population", "prior", "estimand", "clusters", "missing")
     usual = Intervals()
     others = {name: getattr(asked, name) != getattr(usual, name) for name in names}
-    check_alone("control-variate", others)
+    running.check_alone("control-variate", others)
     return control_variate(
         responses, method=asked.chosen(plugins, INTERVALS), **asked.given(responses)
     )
@@ -342,7 +335,7 @@ def _about(responses: ResponseSet, asked: Intervals) -> dict[str, str]:
     ("logs/", "What is wrong, before the numbers are believed"),
     ("logs/ --format json", "The same for a program"),
 )
-@on_logs(reading=takes("reading", Reading, only=("task", "metric")))
+@running.on_logs(reading=takes("reading", Reading, only=("task", "metric")))
 def check(run: Run) -> None:
     """Check logs before you believe their numbers: exit code 1 if something is wrong.
 
@@ -375,7 +368,7 @@ class NoiseOptions:
     ("logs/ --task gsm8k --metric acc", "One task under one metric"),
 )
 @takes("asked", NoiseOptions)
-@on_logs(reading=takes("reading", Reading, without=("runs",)))
+@running.on_logs(reading=takes("reading", Reading, without=("runs",)))
 def noise(run: Run, *, asked: NoiseOptions) -> None:
     """Say by how much two runs of the same model differ, and what would help.
 

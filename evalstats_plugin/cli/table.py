@@ -11,20 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell import running, shared
 from evalstats_plugin.cli.shell.options import ARGUMENTS, command, paths, takes, under
-from evalstats_plugin.cli.shell.running import (
-    Labelled,
-    Output,
-    Reading,
-    Run,
-    check_top,
-    named,
-    on_logs,
-    progress_on_work,
-    reading,
-    show_written,
-)
+from evalstats_plugin.cli.shell.running import Labelled, Output, Reading, Run
 from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.runtime.writing import may_overwrite
@@ -70,7 +59,7 @@ class TableOptions:
 @takes("asked", TableOptions)
 @takes("labelled", Labelled)
 @takes("intervals", Intervals, only=("confidence_level", "limits", "seed"))
-@on_logs()
+@running.on_logs()
 def table(run: Run, *, asked: TableOptions, labelled: Labelled, intervals: Intervals) -> None:
     """Show models and tasks in one table, with an overall score, ranks and who may be the best.
 
@@ -88,7 +77,7 @@ def table(run: Run, *, asked: TableOptions, labelled: Labelled, intervals: Inter
 
     if asked.bib is not None:
         check_output_path(asked.bib, (".bib",), asked="--bib")
-    check_top(asked.by, asked.top)
+    running.check_top(asked.by, asked.top)
     run = labelled.with_columns(run)
     others = {"subtasks": asked.subtasks, "judge": labelled.judge}
     read = run.read_by(asked.by, **others) if asked.by else run.read()
@@ -114,7 +103,7 @@ def table(run: Run, *, asked: TableOptions, labelled: Labelled, intervals: Inter
 
 def _without(responses: ResponseSet, excluded: Sequence[str]) -> ResponseSet:
     """Leave models out whose names match a pattern."""
-    left_out = set(named(excluded, [r.model for r in responses]))
+    left_out = set(running.named(excluded, [r.model for r in responses]))
     kept = [r for r in responses if r.model not in left_out]
     if not kept:
         msg = f"--exclude {' --exclude '.join(excluded)} leaves no model: name fewer"
@@ -155,7 +144,7 @@ class Folder:
 @takes("asked", TableOptions, without=("plus_minus", "bib", "by", "top"))
 @takes("intervals", Intervals, only=("confidence_level", "limits", "seed"))
 @takes("to", Folder)
-@reading
+@running.reading
 def paper(
     paths: tuple[str, ...],
     *,
@@ -181,7 +170,7 @@ def paper(
     # What changes no file is left out: the same folder is written again without --overwrite.
     typed = [each for each in arguments if each not in ("-q", "--quiet", "--overwrite")]
     with (
-        progress_on_work("writing", quiet=to.quiet),
+        running.progress_on_work("writing", quiet=to.quiet),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always", UserWarning)
@@ -196,4 +185,4 @@ def paper(
             **_of_table(reading, asked, intervals, responses),
         )
     notes = (*responses.notes, *(str(warning.message) for warning in caught))
-    show_written(written, notes, quiet=to.quiet)
+    running.show_written(written, notes, quiet=to.quiet)

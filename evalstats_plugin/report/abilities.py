@@ -21,22 +21,9 @@ from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.irt.methods import CANDIDATES as CANDIDATE_MODELS
 from evalstats_plugin.irt.methods import ITEM_ZERO, MASKS
+from evalstats_plugin.report import text
 from evalstats_plugin.report.comparisons import p_value, probability
 from evalstats_plugin.report.tables import Column, Table, fixed
-from evalstats_plugin.report.text import (
-    Page,
-    gather,
-    interval_text,
-    interval_title,
-    marks_column,
-    note_numbers,
-    page_view,
-    percent,
-    plain,
-    share,
-    signed,
-    to_json,
-)
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.rows import Comparison
@@ -68,27 +55,27 @@ MOST_FACTOR_ITEMS = 5
 _SIZES = {"A": "negligible", "B": "moderate", "C": "large"}
 
 
-def _abilities(results: Abilities, most: int | None = MOST_ITEMS) -> Page:
-    marks = note_numbers([*results.rows, *results.items[:most]])
+def _abilities(results: Abilities, most: int | None = MOST_ITEMS) -> text.Page:
+    marks = text.note_numbers([*results.rows, *results.items[:most]])
     tables: list[Table] = []
     if results.rows:
         first = results.rows[0]
         columns = (
-            *(_MODEL, Column("Ability", "estimate", signed)),
-            Column(interval_title(results.rows), _limits),
-            *(Column("Std. error", "std_error", plain), Column("Score", "score", share)),
-            *(Column("Items", "n_items", fixed(0)), marks_column(marks)),
+            *(_MODEL, Column("Ability", "estimate", text.signed)),
+            Column(text.interval_title(results.rows), _limits),
+            *(Column("Std. error", "std_error", text.plain), Column("Score", "score", text.share)),
+            *(Column("Items", "n_items", fixed(0)), text.marks_column(marks)),
         )
         title = f"Ability on {few(first.task.split(', '), 3)} ({first.metric})"
         tables.append(Table(title, results.rows, columns))
     if results.differences:
         tables.append(_compared(results.differences))
     if results.items:
-        columns = (*_item_columns(results.items), marks_column(marks))
+        columns = (*_item_columns(results.items), text.marks_column(marks))
         n = len(results.items)
         title = f"Items: {n}, {len(results.flagged)} of them to look at{_left_out(n, most)}"
         tables.append(Table(title, results.items[:most], columns))
-    return Page(tables, legend(results), _said(results, marks))
+    return text.Page(tables, legend(results), _said(results, marks))
 
 
 _MODEL = Column("Model", "model", least=10)
@@ -98,8 +85,8 @@ _ITEM, _TASK = Column("Item", "item", least=10), Column("Task", "task", least=10
 def _compared(rows: Sequence[Comparison]) -> Table:
     columns = (
         Column("Model", "model_b", least=10),
-        Column("More able by", "difference", signed),
-        Column(interval_title(rows), _limits),
+        Column("More able by", "difference", text.signed),
+        Column(text.interval_title(rows), _limits),
         Column("p, adj.", "p_adjusted", p_value),
         Column("P(more able)", "prob_better", probability),
         Column("Verdict", lambda row: _VERDICTS[row.verdict]),
@@ -110,12 +97,12 @@ def _compared(rows: Sequence[Comparison]) -> Table:
 def _item_columns(items: Sequence[ItemEstimate]) -> Sequence[Column]:
     return (
         *(_ITEM, *([_TASK] if _several_tasks(items) else [])),
-        Column("Difficulty", "difficulty", signed),
-        Column("± s.e.", "difficulty_std_error", plain),
-        Column("Discr.", "discrimination", plain),
-        Column("± s.e.", "discrimination_std_error", plain),
-        *(Column("Score", "score", share), Column("Infit", "infit", plain)),
-        Column("Outfit", "outfit", plain),
+        Column("Difficulty", "difficulty", text.signed),
+        Column("± s.e.", "difficulty_std_error", text.plain),
+        Column("Discr.", "discrimination", text.plain),
+        Column("± s.e.", "discrimination_std_error", text.plain),
+        *(Column("Score", "score", text.share), Column("Infit", "infit", text.plain)),
+        Column("Outfit", "outfit", text.plain),
     )
 
 
@@ -126,7 +113,7 @@ def one_table(results: Abilities) -> Results[Any]:
 
 def items_json(results: Abilities | FactorAbilities, about: Mapping[str, Any]) -> str:
     """Return one JSON object: what was run, items, and the fit."""
-    return to_json(Results(results.items, results.notes), about, fit=results.fit)
+    return text.to_json(Results(results.items, results.notes), about, fit=results.fit)
 
 
 def legend(results: Abilities) -> list[str]:
@@ -192,12 +179,12 @@ def _limits(row: Ability | Comparison | ItemDifference) -> str:
     """Interval, or the limit on one side that a model all right, or all wrong, has."""
     if row.low is None and row.high is None:
         return "–"
-    tail = percent((1 + row.confidence_level) / 2)
+    tail = text.percent((1 + row.confidence_level) / 2)
     if row.high is None:
-        return f"≥ {signed(row.low)} ({tail})"
+        return f"≥ {text.signed(row.low)} ({tail})"
     if row.low is None:
-        return f"≤ {signed(row.high)} ({tail})"
-    return interval_text(row, signed)
+        return f"≤ {text.signed(row.high)} ({tail})"
+    return text.interval_text(row, text.signed)
 
 
 def _several_tasks(items: Sequence[ItemEstimate]) -> bool:
@@ -213,14 +200,14 @@ def _said(results: Abilities, marks: Mapping[str, int]) -> list[str]:
             return row.model
         return f"{row.task} item {row.item}" if several else f"item {row.item}"
 
-    about = gather([*results.rows, *results.items])
+    about = text.gather([*results.rows, *results.items])
     return [
         *(f"{mark}. {note} ({few(list(map(name, about[note])))})" for note, mark in marks.items()),
         *(f"* {note}" for note in results.notes),
     ]
 
 
-def _factors(results: FactorAbilities) -> Page:
+def _factors(results: FactorAbilities) -> text.Page:
     k = int(results.fit["n_dimensions"])
     tables: list[Table] = []
     if results.rows:
@@ -229,12 +216,12 @@ def _factors(results: FactorAbilities) -> Page:
         # A line of a table has the abilities of one model.
         models = [results.rows[start : start + k] for start in range(0, len(results.rows), k)]
         abilities = [Column(f"Dim. {j + 1}", itemgetter(j), _factor_cell(k)) for j in range(k)]
-        score = Column("Score", lambda group: group[0].score, share)
+        score = Column("Score", lambda group: group[0].score, text.share)
         model = Column("Model", lambda group: group[0].model, least=10)
         tables.append(Table(title, models, (model, *abilities, score)))
     loadings = (
-        *(_ITEM, _TASK, Column("Loading", "loading", signed)),
-        *(Column("± s.e.", "std_error", plain), Column("Score", "score", share)),
+        *(_ITEM, _TASK, Column("Loading", "loading", text.signed)),
+        *(Column("± s.e.", "std_error", text.plain), Column("Score", "score", text.share)),
     )
     for j in range(1, k + 1):
         items = [item for item in results.items if item.dimension == j][:MOST_FACTOR_ITEMS]
@@ -253,28 +240,29 @@ def _factors(results: FactorAbilities) -> Page:
         f"{oblique}",
         _factor_fit_line(results.fit),
     )
-    return Page(tables, legend)
+    return text.Page(tables, legend)
 
 
-def _steps(results: Results[ItemStep], most: int | None = MOST_ITEMS) -> Page:
+def _steps(results: Results[ItemStep], most: int | None = MOST_ITEMS) -> text.Page:
     items = counted(len({(row.task, row.item) for row in results}), "item")
     title = f"Steps between the levels of {items}{_left_out(len(results), most, ' steps')}"
     columns = (
-        *(_ITEM, _TASK, Column("To level", "level", fixed(2)), Column("Step", "step", signed)),
-        *(Column("± s.e.", "step_std_error", plain), Column("Discr.", "discrimination", plain)),
-        Column("± s.e.", "discrimination_std_error", plain),
+        *(_ITEM, _TASK, Column("To level", "level", fixed(2)), Column("Step", "step", text.signed)),
+        Column("± s.e.", "step_std_error", text.plain),
+        Column("Discr.", "discrimination", text.plain),
+        Column("± s.e.", "discrimination_std_error", text.plain),
     )
     legend = (
         "Step: the ability at which a level (graded: or a higher one; gpcm: beside the one before) "
         "is as likely as not. Discr.: how sharply an item tells models apart.",
     )
-    return Page([Table(title, results.rows[:most], columns)], legend)
+    return text.Page([Table(title, results.rows[:most], columns)], legend)
 
 
 def _factor_cell(k: int) -> Callable[[FactorAbility], str]:
     if k > WITH_ERRORS:
-        return lambda row: signed(row.estimate)
-    return lambda row: f"{signed(row.estimate)} ±{plain(row.std_error)}"
+        return lambda row: text.signed(row.estimate)
+    return lambda row: f"{text.signed(row.estimate)} ±{text.plain(row.std_error)}"
 
 
 def _factor_fit_line(fit: Mapping[str, Any]) -> str:
@@ -291,23 +279,26 @@ def _factor_fit_line(fit: Mapping[str, Any]) -> str:
     )
 
 
-def _new_items(results: NewItems) -> Page:
+_in_hundredths = partial(text.interval_text, write=fixed(2))
+
+
+def _new_items(results: NewItems) -> text.Page:
     columns = (
         *([_TASK] if any(row.task for row in results.rows) else []),
         *(_ITEM, Column("Difficulty", "difficulty", fixed(2))),
-        Column(interval_title(results.rows), lambda row: interval_text(row, fixed(2)), right=True),
-        Column("Expected score", "score", share),
+        Column(text.interval_title(results.rows), _in_hundredths, right=True),
+        Column("Expected score", "score", text.share),
     )
     legend = (
         f"Learnt from {counted(results.n_items, 'item')}. Each being left out, features explain "
-        f"{share(max(results.explained, 0.0))} of the variance of the difficulties, and "
-        f"{share(results.held)} of the intervals hold. An interval is of this item, not of the "
-        "mean of items like it. Expected score: share of the models that will be right.",
+        f"{text.share(max(results.explained, 0.0))} of the variance of the difficulties, and "
+        f"{text.share(results.held)} of the intervals hold. An interval is of this item, not of "
+        "the mean of items like it. Expected score: share of the models that will be right.",
     )
-    return Page([Table("Items that no model answered", results.rows, columns)], legend)
+    return text.Page([Table("Items that no model answered", results.rows, columns)], legend)
 
 
-def _held_out(results: HeldOuts) -> Page:
+def _held_out(results: HeldOuts) -> text.Page:
     masks = grouped(results.rows, lambda row: row.mask)
     title = f"Answers held out and predicted ({results.rows[0].item_model})"
     tables = [Table(title, list(masks.items()), _HELD_OUT)]
@@ -323,7 +314,7 @@ def _held_out(results: HeldOuts) -> Page:
         "Calibration: cells of like predicted probability, all draws together; observed is the "
         "share that was right, s.e. its chance error if predictions are true.",
     )
-    return Page(tables, legend)
+    return text.Page(tables, legend)
 
 
 def _spread(name: str, *, alone: bool = False) -> Callable[[tuple[str, Sequence[HeldOut]]], str]:
@@ -333,8 +324,8 @@ def _spread(name: str, *, alone: bool = False) -> Callable[[tuple[str, Sequence[
         values = [value for row in group[1] if (value := getattr(row, name)) is not None]
         if not values:
             return "–"
-        text = f"{mean(values):.4f}"
-        return text if alone or len(values) < 2 else f"{text} ± {stdev(values):.4f}"
+        told = f"{mean(values):.4f}"
+        return told if alone or len(values) < 2 else f"{told} ± {stdev(values):.4f}"
 
     return write
 
@@ -349,19 +340,19 @@ _HELD_OUT = (
     Column("Draws", lambda group: len(group[1]), fixed(0)),
 )
 _CALIBRATION = (
-    *(Column("Predicted", "predicted", share), Column("Observed", "observed", share)),
-    *(Column("± s.e.", "std_error", share), Column("Cells", "n_cells", fixed(0))),
+    *(Column("Predicted", "predicted", text.share), Column("Observed", "observed", text.share)),
+    *(Column("± s.e.", "std_error", text.share), Column("Cells", "n_cells", fixed(0))),
 )
 
 
-def _candidates(results: Candidates) -> Page:
+def _candidates(results: Candidates) -> text.Page:
     columns = (
         *(Column("Item model", "item_model"), Column("Log loss", "log_loss", fixed(4))),
         Column("± s.e.", "log_loss_std_error", fixed(4)),
         Column("Worse by", "worse_by", fixed(4)),
         Column("± s.e.", "worse_by_std_error", fixed(4)),
         *(Column("AIC", "aic", fixed(1)), Column("BIC", "bic", fixed(1))),
-        *(Column("RMSEA", "rmsea", plain), Column("Q3", "largest_q3", plain)),
+        *(Column("RMSEA", "rmsea", text.plain), Column("Q3", "largest_q3", text.plain)),
         Column("", _chosen),
     )
     said = "; ".join(f"{row.item_model}: {CANDIDATE_MODELS[row.item_model]}" for row in results)
@@ -374,23 +365,23 @@ def _candidates(results: Candidates) -> Page:
         "several abilities or few models.",
     )
     table = Table("Item models, the simplest first", results.rows, columns)
-    return Page([table], legend, answer=results.sentence)
+    return text.Page([table], legend, answer=results.sentence)
 
 
 def _chosen(row: Candidate) -> str:
     return "chosen" if row.chosen else "not converged" if row.converged is False else ""
 
 
-def _uncertainty(results: Uncertainties) -> Page:
+def _uncertainty(results: Uncertainties) -> text.Page:
     from evalstats_plugin.irt.bootstrap import RECIPES
 
-    level = percent(results.rows[0].confidence_level)
+    level = text.percent(results.rows[0].confidence_level)
     used = grouped(results.rows, lambda row: row.recipe)
     columns = (
         Column("Recipe", itemgetter(0), least=10),
-        Column("Std. error", lambda group: _mean([row.std_error for row in group[1]]), plain),
-        Column("Interval", lambda group: _mean(map(_interval_width, group[1])), plain),
-        Column("Covered", lambda group: group[1][0].coverage, share),
+        Column("Std. error", lambda group: _mean([row.std_error for row in group[1]]), text.plain),
+        Column("Interval", lambda group: _mean(map(_interval_width, group[1])), text.plain),
+        Column("Covered", lambda group: group[1][0].coverage, text.share),
         Column("Seconds", lambda group: group[1][0].seconds, fixed(1)),
     )
     said = "; ".join(f"{name}: {RECIPES[name]}" for name in used)
@@ -401,7 +392,8 @@ def _uncertainty(results: Uncertainties) -> Page:
         "models and 60 items, – where it tried the recipe too seldom. Seeds tell how far a search "
         "depends on its seed, not how sure the abilities are.",
     )
-    return Page([Table("Uncertainty of abilities by recipe", list(used.items()), columns)], legend)
+    table = Table("Uncertainty of abilities by recipe", list(used.items()), columns)
+    return text.Page([table], legend)
 
 
 def _interval_width(row: Uncertainty) -> float | None:
@@ -413,10 +405,10 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return mean(numbers) if numbers else None
 
 
-def _differences(results: ItemDifferences, most: int | None = MOST_ITEMS) -> Page:
+def _differences(results: ItemDifferences, most: int | None = MOST_ITEMS) -> text.Page:
     columns = (
-        *(_ITEM, _TASK, Column("Log odds", "log_odds", signed)),
-        Column(interval_title(results.rows), _limits),
+        *(_ITEM, _TASK, Column("Log odds", "log_odds", text.signed)),
+        Column(text.interval_title(results.rows), _limits),
         Column("p, adj.", "p_adjusted", p_value),
         Column("Size", lambda row: "–" if row.log_odds is None else _SIZES[row.size], right=True),
         Column("Verdict", _harder, right=True),
@@ -432,7 +424,7 @@ def _differences(results: ItemDifferences, most: int | None = MOST_ITEMS) -> Pag
         "chance at the confidence level, allowing for the number of items (Holm). Size: classes of "
         "ETS, by the item alone. An item that differs measures something besides ability.",
     )
-    return Page([Table(title, results.rows[:most], columns)], legend)
+    return text.Page([Table(title, results.rows[:most], columns)], legend)
 
 
 def _harder(row: ItemDifference) -> str:
@@ -441,33 +433,33 @@ def _harder(row: ItemDifference) -> str:
     return "harder" if (row.log_odds or 0) < 0 else "easier"
 
 
-ABILITIES = page_view(
+ABILITIES = text.page_view(
     _abilities,
     document=partial(_abilities, most=None),
     json=lambda results: {
         "differences": Results(results.differences).to_dict(), "fit": results.fit
     },
 )  # fmt: skip
-FACTORS = page_view(
+FACTORS = text.page_view(
     _factors,
     json=lambda results: {"items": Results(results.items).to_dict(), "fit": results.fit},
 )
 ITEMS, FACTOR_ITEMS = (view._replace(to_json=items_json) for view in (ABILITIES, FACTORS))
-HELD_OUT = page_view(
+HELD_OUT = text.page_view(
     _held_out,
     json=lambda results: {"calibration": [asdict(part) for part in results.calibration]},
 )
-NEW_ITEMS = page_view(
+NEW_ITEMS = text.page_view(
     _new_items,
     json=lambda results: {
         name: getattr(results, name) for name in ("explained", "held", "n_items")
     },
 )
-DIFFERENCES = page_view(
+DIFFERENCES = text.page_view(
     _differences,
     document=partial(_differences, most=None),
     json=lambda results: {"focal": list(results.focal)},
 )
-STEPS = page_view(_steps, document=partial(_steps, most=None))
-UNCERTAINTY = page_view(_uncertainty)
-CANDIDATES = page_view(_candidates, json=lambda results: {"sentence": results.sentence})
+STEPS = text.page_view(_steps, document=partial(_steps, most=None))
+UNCERTAINTY = text.page_view(_uncertainty)
+CANDIDATES = text.page_view(_candidates, json=lambda results: {"sentence": results.sentence})

@@ -15,18 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import few
-from evalstats_plugin.report import text as report_text
+from evalstats_plugin.report import text
 from evalstats_plugin.report.tables import Column, Table, fixed
-from evalstats_plugin.report.text import (
-    Page,
-    interval_text,
-    interval_title,
-    limits_text,
-    marks_column,
-    number,
-    page_view,
-    signed,
-)
 
 if TYPE_CHECKING:
     from evalstats_plugin.adaptive.calibrate import BankTask
@@ -60,35 +50,35 @@ BANK_LEGEND = (
 _MOST_NAMES = 5
 
 
-def _tests(results: AdaptiveTests) -> Page:
+def _tests(results: AdaptiveTests) -> text.Page:
     """Return a table of each task, and the accuracy of all tests."""
-    marks = report_text.note_numbers(results.rows)
+    marks = text.note_numbers(results.rows)
     groups = groupby(results.rows, key=lambda row: row.task)
     tables = [_table(list(rows), marks) for _, rows in groups]
     stops: list[str] = []
     if len(results.rows) <= _MOST_REASONS:
         stops = [line for row in results.rows for line in _said(row)]
-    return _with_accuracy(results, tables, stops)
+    return _whole(results, tables, stops)
 
 
-def _tests_document(results: AdaptiveTests) -> Page:
+def _tests_document(results: AdaptiveTests) -> text.Page:
     columns = (
         *(Column("Model", "model", least=10), Column("Task", "task", least=10)),
         *(Column("Rule", "rule"), *_test_columns(results.rows)),
         Column("Stopped", "stopped", least=0),
-        marks_column(report_text.note_numbers(results.rows)),
+        text.marks_column(text.note_numbers(results.rows)),
     )
-    return _with_accuracy(results, [Table("", results.rows, columns)], [])
+    return _whole(results, [Table("", results.rows, columns)], [])
 
 
-def _with_accuracy(results: AdaptiveTests, tables: Sequence[Table], said: Sequence[str]) -> Page:
+def _whole(results: AdaptiveTests, tables: list[Table], said: Sequence[str]) -> text.Page:
     """Return the page of tests, and where it is known how right they were."""
     log = "" if all(row.observed is None for row in results.rows) else _LOG
     legend = [*said, TESTS_LEGEND.format(log=log)]
     if results.accuracy is not None:
         tables = [*tables, Table("How right the tests were", [results.accuracy], _REPLAYED)]
         legend.append(REPLAY_LEGEND)
-    return Page(tables, legend, report_text.note_lines(results))
+    return text.Page(tables, legend, text.note_lines(results))
 
 
 def _said(row: AdaptiveTest) -> list[str]:
@@ -105,20 +95,20 @@ def _said(row: AdaptiveTest) -> list[str]:
 def _table(rows: list[AdaptiveTest], marks: dict[str, int]) -> Table:
     """Make a table of the tests of one task."""
     first = Column("Model", "model", least=14)
-    columns = (first, *_test_columns(rows), marks_column(marks))
-    return Table(report_text.task_and_metric(rows[0]), rows, columns)
+    columns = (first, *_test_columns(rows), text.marks_column(marks))
+    return Table(text.task_and_metric(rows[0]), rows, columns)
 
 
 def _test_columns(rows: Sequence[AdaptiveTest]) -> Sequence[Column]:
-    level = interval_title(rows)
+    level = text.interval_title(rows)
     logged = any(row.observed is not None for row in rows)
     return (
         Column("Asked", lambda row: f"{row.n_items}/{row.n_in_bank}", right=True),
-        Column("Ability", "ability", signed),
-        Column(level, lambda row: interval_text(row, signed)),
-        Column("Full score", "full_score", number),
-        Column(level, lambda r: limits_text(r.full_score_low, r.full_score_high)),
-        *([Column("Log", "observed", number)] if logged else []),
+        Column("Ability", "ability", text.signed),
+        Column(level, lambda row: text.interval_text(row, text.signed)),
+        Column("Full score", "full_score", text.number),
+        Column(level, lambda r: text.limits_text(r.full_score_low, r.full_score_high)),
+        *([Column("Log", "observed", text.number)] if logged else []),
     )
 
 
@@ -134,46 +124,46 @@ _REPLAYED = (
 def tests_json(results: AdaptiveTests, about: Mapping[str, Any]) -> str:
     """Return one JSON object: what was run, the accuracy of the tests, and the tests."""
     accuracy = None if results.accuracy is None else asdict(results.accuracy)
-    return report_text.to_json(results, {**about, "accuracy": accuracy})
+    return text.to_json(results, {**about, "accuracy": accuracy})
 
 
-def _accuracy(results: Results[SimulatedAccuracy]) -> Page:
+def _accuracy(results: Results[SimulatedAccuracy]) -> text.Page:
     """Return one table of all rules, each named once."""
     rows = results.rows
     first = {id(own[0]) for own in grouped(rows, lambda row: row.rule).values()}
-    rule = Column("Rule", lambda r: r.rule if id(r) in first else "", least=0)
-    return Page([Table(_drawn(results), rows, (rule, *_ACCURACY))], [ACCURACY_LEGEND])
+    rule = Column("Rule", lambda r: r.rule if id(r) in first else "", least=11)
+    return text.Page([Table(_drawn(results), rows, (rule, *_ACCURACY))], [ACCURACY_LEGEND])
 
 
 def _drawn(results: Results[SimulatedAccuracy]) -> str:
     row = results.rows[0]
-    text = f"{row.n_models} models drawn from the bank"
-    return text if row.misspecified == 1 else f"{text}, errors of items × {row.misspecified:g}"
+    said = f"{row.n_models} models drawn from the bank"
+    return said if row.misspecified == 1 else f"{said}, errors of items × {row.misspecified:g}"
 
 
 _ACCURACY = (
     *(Column("n", "n_items", fixed(0)), Column("Ability", "ability_rmse", fixed(3))),
     Column("Held", "ability_coverage", _in_percent),
     *(Column("Rank", "rank_correlation", fixed(3)), Column("Score", "score_mae", fixed(4))),
-    Column("", lambda r: limits_text(r.score_mae_low, r.score_mae_high, fixed(4)), right=True),
+    Column("", lambda r: text.limits_text(r.score_mae_low, r.score_mae_high, fixed(4)), right=True),
     Column("Width", "score_width", fixed(3)),
     Column("Held", "score_coverage", _in_percent),
 )
 _COLUMNS = (
     *(Column("Task", "task", least=0), Column("Items", "n_items", fixed(0))),
-    *(Column("Asked", "n_usable", fixed(0)), Column("Difficulty", "difficulty", signed)),
+    *(Column("Asked", "n_usable", fixed(0)), Column("Difficulty", "difficulty", text.signed)),
     *(Column("Discr.", "discrimination", fixed(2)), Column("S.e.", "std_error", fixed(3))),
     Column("Cost", lambda r: "–" if r.cost is None else f"{r.cost:,.6g}", right=True),
 )
 
 
-def _bank(results: Results[BankTask]) -> Page:
+def _bank(results: Results[BankTask]) -> text.Page:
     """Return a line for each task, and as notes the items that are not asked."""
     costs = any(row.cost is not None for row in results.rows)
     title = f"{results.rows[0].n_models} models calibrated, by {results.rows[0].metric}"
-    said = [f"* {text}" for text in (*_left_out(results), *results.notes)]
+    said = [f"* {note}" for note in (*_left_out(results), *results.notes)]
     table = Table(title, results.rows, _COLUMNS[: None if costs else -1])
-    return Page([table], [BANK_LEGEND], said)
+    return text.Page([table], [BANK_LEGEND], said)
 
 
 def _left_out(results: Results[BankTask]) -> list[str]:
@@ -187,6 +177,6 @@ def _left_out(results: Results[BankTask]) -> list[str]:
     return said
 
 
-TESTS = page_view(_tests, document=_tests_document)._replace(to_json=tests_json)
-ACCURACY = page_view(_accuracy)
-BANK = page_view(_bank)
+TESTS = text.page_view(_tests, document=_tests_document)._replace(to_json=tests_json)
+ACCURACY = text.page_view(_accuracy)
+BANK = text.page_view(_bank)

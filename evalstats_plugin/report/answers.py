@@ -21,17 +21,8 @@ from evalstats_plugin.comparisons.ranks import ranks_of
 from evalstats_plugin.comparisons.rows import Comparison, RankSet
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
+from evalstats_plugin.report import text
 from evalstats_plugin.report.tables import Column, Table, elided
-from evalstats_plugin.report.text import (
-    ROUNDING,
-    effect_title,
-    number,
-    numbers_of,
-    percent,
-    places,
-    short_metric,
-    task_and_metric,
-)
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.gating import GateRow
@@ -95,7 +86,8 @@ class Question:
             return f"on {counted(len(self.cells), 'task')}"
         row = self.head[0]
         sizes = {row.n_items for row in self.head}
-        metric = "" if row.kind == "overall" or not row.metric else f" {short_metric(row.metric)}"
+        has_metric = row.kind != "overall" and row.metric
+        metric = f" {text.short_metric(row.metric)}" if has_metric else ""
         means = [note for note in row.notes if " mean of " in note] if row.kind != "task" else []
         name = row.task.replace("all ", "these ", 1) if row.kind == "overall" else row.task
         told = [means[-1].removesuffix(f" of {row.task.removeprefix('all ')}")] if means else []
@@ -235,8 +227,8 @@ def _of_pair(question: Question, names: Mapping[str, str]) -> list[str]:
     by = ""
     if row.difference is not None:
         # The table has the other sign: without one nothing contradicts it.
-        value = number(abs(row.difference)) if swapped else size(row, row.difference)
-        shown = [number(score) for score in scores if score is not None]
+        value = text.number(abs(row.difference)) if swapped else size(row, row.difference)
+        shown = [text.number(score) for score in scores if score is not None]
         by = f": {' against '.join(shown)}, a" if len(shown) == 2 else ": a"
         by += f" {row.effect} of {value}{_limits_in_words(row, swapped=swapped)}"
     return [f"{said}{by}{lower}."]
@@ -245,10 +237,10 @@ def _of_pair(question: Question, names: Mapping[str, str]) -> list[str]:
 def _limits_in_words(row: Comparison, *, swapped: bool) -> str:
     if row.low is None or row.high is None:
         return ", without limits"
-    level = percent(row.confidence_level)
+    level = text.percent(row.confidence_level)
     if swapped:
         low, high = sorted((abs(row.low), abs(row.high)))
-        return f" ({level} limits {number(low)} to {number(high)})"
+        return f" ({level} limits {text.number(low)} to {text.number(high)})"
     return f" ({level} limits {size(row, row.low)} to {size(row, row.high)})"
 
 
@@ -263,7 +255,7 @@ def _task_by_task(
         return []
     a, b = (names[model] for model in pair)
     several = len({row.metric for row in tasks}) > 1 and not (head and head[0].kind == "overall")
-    named = {row: task_and_metric(row) if several else row.task for row in tasks}
+    named = {row: text.task_and_metric(row) if several else row.task for row in tasks}
     won, lost = (
         [name for row, name in named.items() if row.verdict == verdict]
         for verdict in ("better", "worse")
@@ -310,7 +302,7 @@ def _against(question: Question, names: Mapping[str, str]) -> list[str]:
         unclear = [row for row in rows if row.verdict == "unclear"]
         ends = [abs(x) for row in unclear for x in (row.low, row.high) if x is not None]
         if len(ends) == 2 * len(unclear) and unclear[0].effect == "difference":
-            told += f" (a difference of up to {number(max(ends))} is possible)"
+            told += f" (a difference of up to {text.number(max(ends))} is possible)"
         parts.append(told)
     return [f"Against {names[rows[0].model_a]} {question.where}: {'; '.join(parts)}."]
 
@@ -359,9 +351,9 @@ def _other_way(question: Question, names: Mapping[str, str]) -> list[str]:
 
 def size(row: Comparison | GateRow, value: float | None) -> str:
     """Format a difference with its sign; ratios have none."""
-    text = number(value)
-    positive = value is not None and value > ROUNDING
-    return f"+{text}" if row.effect == "difference" and positive else text
+    said = text.number(value)
+    positive = value is not None and value > text.ROUNDING
+    return f"+{said}" if row.effect == "difference" and positive else said
 
 
 def limits(row: Comparison) -> str:
@@ -421,7 +413,7 @@ def _method(question: Question) -> str:
     """Say what the marks, limits and p-values of a question hold for."""
     rows = question.rows
     first = rows[0]
-    level = percent(first.confidence_level)
+    level = text.percent(first.confidence_level)
     if "screened" in first.procedure:
         held = "screened for false discoveries; limits of each pair alone"
     elif "alone" in first.procedure:
@@ -435,22 +427,22 @@ def _method(question: Question) -> str:
         else:
             n = len(question.head) or len(question.pairs)
             held = f"limits and p of all {n} pairs at once" if n > 1 else f"{of_first}one pair"
-    text = f"▲ better, ▼ worse: statistically significant at {level}, {held}."
+    said = f"▲ better, ▼ worse: statistically significant at {level}, {held}."
     if len(question.alike) == 1:
         (row,) = question.alike
-        text += f" On other tasks like these: {sized_limits(row)}."
+        said += f" On other tasks like these: {sized_limits(row)}."
     elif question.alike:
         clear = [row for row in question.alike if row.verdict != "unclear"]
         n = counted(len(question.alike), "pair")
-        text += f" On other tasks like these, {len(clear)} of {n} would be apart."
-    return text
+        said += f" On other tasks like these, {len(clear)} of {n} would be apart."
+    return said
 
 
 def _label(question: Question, row: Comparison, *, one_metric: bool) -> str:
     task = row.task[0].upper() + row.task[1:] if row.kind == "overall" else row.task
     whole = _whole(row, question.cells)
     same = one_metric or (whole is not None and whole[2] == row.metric)
-    metric = "" if same or row.kind == "overall" else f" {short_metric(row.metric)}"
+    metric = "" if same or row.kind == "overall" else f" {text.short_metric(row.metric)}"
     lower = " ↓" if row.higher_is_better is False else ""
     return "  " * question.depth(row) + task + metric + lower
 
@@ -469,8 +461,8 @@ def _table_of_pair(
     a, b = elided([names[name] for name in question.pairs[0]], max(8, width // 7))
     columns = [
         Column("n", lambda row: f"{row.n_items:,}" if row.n_items else "–", right=True),
-        *([Column(a, "score_a", number), Column(b, "score_b", number)] if scored else []),
-        Column(f"{effect_title(rows)} [limits]", sized_limits),
+        *([Column(a, "score_a", text.number), Column(b, "score_b", text.number)] if scored else []),
+        Column(f"{text.effect_title(rows)} [limits]", sized_limits),
         Column("p", "p_adjusted", p_value),
         Column("", partial(_mark, marks=marks)),
     ]
@@ -482,7 +474,7 @@ def _table_of_pair(
 
 
 def _mark(row: Comparison, marks: Mapping[str, int]) -> str:
-    return f"{MARKS[row.verdict]} {numbers_of(row, marks)}".strip()
+    return f"{MARKS[row.verdict]} {text.numbers_of(row, marks)}".strip()
 
 
 def _tables_of_pairs(
@@ -525,9 +517,9 @@ def _rank_table(
         scores.setdefault(row.model_b, row.score_b)
     scored = all(score is not None for score in scores.values())
     columns = [
-        Column("Rank", lambda own: places(own.best_rank, own.worst_rank), right=True),
+        Column("Rank", lambda own: text.places(own.best_rank, own.worst_rank), right=True),
         Column("Model", lambda own: names[own.model], least=max(_LEAST, width // 2)),
-        *([Column("Score", lambda own: scores[own.model], number)] if scored else []),
+        *([Column("Score", lambda own: scores[own.model], text.number)] if scored else []),
         Column("Ties", "letters"),
     ]
     return Table("", ranks, columns).terminal_tables(width)[0][0]
@@ -547,7 +539,7 @@ def _pair_tables(
     if against:
         columns.append(Column("Against", lambda pair: names[pair[0]], least=longest))
     one_metric = _one_metric(question)
-    effect = effect_title(question.rows)
+    effect = text.effect_title(question.rows)
     shown_as = "" if effect == "Difference" else f"{effect.lower()} "
     (label, whole), *parts = [
         (_label(question, rows[0], one_metric=one_metric).strip(), {_pair(r): r for r in rows}.get)
@@ -570,6 +562,6 @@ def _pair_tables(
 def _part(row: Comparison | None, marks: Mapping[str, int]) -> str:
     if row is None:
         return "– "
-    notes = numbers_of(row, marks)
+    notes = text.numbers_of(row, marks)
     mark = MARKS[row.verdict] or " "
     return f"{size(row, row.difference)}{mark}{f' {notes}' if notes else ''}"

@@ -33,7 +33,7 @@ from evalstats_plugin.comparisons.rows import (
 )
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import counted, few
-from evalstats_plugin.report import text as report_text
+from evalstats_plugin.report import text
 from evalstats_plugin.report.answers import (
     answer,
     answer_tables,
@@ -43,24 +43,11 @@ from evalstats_plugin.report.answers import (
     sized_limits,
 )
 from evalstats_plugin.report.tables import Column, Table, elided, fixed
-from evalstats_plugin.report.text import (
-    METRIC,
-    Page,
-    View,
-    effect_title,
-    interval_title,
-    number,
-    page_view,
-    percent,
-    print_all,
-    task_and_metric,
-)
 from evalstats_plugin.runtime.untrusted import markdown_text, printable, visible
 from evalstats_plugin.scores.rows import (
     ItemComparison,
     ItemComparisons,
     OutcomeCounts,
-    VariancePart,
 )
 
 _STYLES = {"better": "green", "won": "green", "worse": "red", "lost": "red"}
@@ -131,14 +118,14 @@ def print_comparisons(
     ranks = [] if all_pairs else [ranks_of(rows) for rows in of_tasks]
     closing = [heading]
     shown: list[RenderableType] = []
-    notes = report_text.note_lines(results)
+    notes = text.note_lines(results)
     if ranks and all(ranks) and max(map(len, of_tasks)) > MOST_PAIRS:
         shown.append(Text(" ".join(answer(results.rows)), style="bold"))
         shown += _rank_tables(ranks, width)
         closing.insert(0, _rank_legend(results))
         notes = [f"* {note}" for note in results.notes]
     elif details:
-        marks = report_text.note_numbers(results.rows)
+        marks = text.note_numbers(results.rows)
         shown.append(Text(" ".join(answer(results.rows)), style="bold"))
         shown += [_comparison_table(rows, marks).terminal() for rows in of_tasks]
     else:
@@ -151,21 +138,21 @@ def print_comparisons(
         closing.insert(0, DETAILS)
     if explain or details:
         closing.insert(0, _legend(results))
-    print_all(shown, notes, closing, file=file, width=width)
+    text.print_all(shown, notes, closing, file=file, width=width)
 
 
 def comparisons_text(results: Comparisons) -> str:
     """Return of each question the answer and a table, in lines of 80 characters, then the notes."""
     marks, notes = _brief_notes(results)
     file = StringIO()
-    print_all(answer_tables(results.rows, marks, 80), notes, [], file=file, width=80)
+    text.print_all(answer_tables(results.rows, marks, 80), notes, [], file=file, width=80)
     return file.getvalue().rstrip("\n")
 
 
 def comparisons_html(results: Comparisons) -> str:
     """Return the answer and the table of all rows, as a notebook shows them."""
     first = escape(visible(" ".join(answer(results.rows))))
-    return f"<p><strong>{first}</strong></p>{report_text.shown_table(results).html()}"
+    return f"<p><strong>{first}</strong></p>{text.shown_table(results).html()}"
 
 
 _OF_DETAILS = (
@@ -184,14 +171,14 @@ def _brief_notes(results: Results[ComparisonT]) -> tuple[dict[str, int], list[st
         notes = tuple(note for note in row.notes if not note.startswith(_OF_DETAILS))
         rows.append(row if len(notes) == len(row.notes) else replace(row, notes=notes))
     told = Results(tuple(rows), results.notes)
-    return report_text.note_numbers(rows), report_text.note_lines(told)
+    return text.note_numbers(rows), text.note_lines(told)
 
 
 def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[RichTable]:
     """Return tables of models and tasks with possible ranks, side by side where they fit."""
     one_metric = len({own[0].metric for own in ranks}) == 1
     columns = {
-        own[0].task if one_metric else task_and_metric(own[0]): {row.model: row for row in own}
+        own[0].task if one_metric else text.task_and_metric(own[0]): {row.model: row for row in own}
         for own in ranks
     }
     # A task may have fewer models than another: shares of them can be compared.
@@ -207,11 +194,11 @@ def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[RichTab
 def _places(row: RankSet | None) -> str:
     if row is None:
         return "– "
-    return report_text.places(row.best_rank, row.worst_rank) + ("*" if row.may_be_first else " ")
+    return text.places(row.best_rank, row.worst_rank) + ("*" if row.may_be_first else " ")
 
 
 def _rank_legend(results: Comparisons) -> str:
-    level = percent(results.rows[0].confidence_level)
+    level = text.percent(results.rows[0].confidence_level)
     return (
         f"Ranks that all {len(results):,} pairs leave open at once by family ({level}); * may be "
         "the best. --all-pairs prints every pair, --baseline MODEL those with one model, --format "
@@ -222,21 +209,22 @@ def _rank_legend(results: Comparisons) -> str:
 def comparisons_markdown(results: Comparisons, heading: str) -> str:
     """Return one Markdown table, orders in words, the notes, a legend, and how it was made."""
     columns = (
-        *(_TASK, METRIC, *_PAIR, _N, replace(_DIFFERENCE, title=effect_title(results.rows))),
-        Column(interval_title(results.rows), limits, right=True),
+        *(_TASK, text.METRIC, *_PAIR, _N),
+        replace(_DIFFERENCE, title=text.effect_title(results.rows)),
+        Column(text.interval_title(results.rows), limits, right=True),
         *(Column("p, adjusted", "p_adjusted", p_value), _PROBABILITY),
         *(Column("Verdict", "verdict"), Column("Method", "method")),
-        report_text.marks_column(report_text.note_numbers(results.rows)),
+        text.marks_column(text.note_numbers(results.rows)),
     )
     orders: list[str] = []
     for _, rows in groupby(results.rows, key=lambda row: (row.task, row.metric)):
         own = list(rows)
         sentences = [line for line in (intervals_line(own), order_line(own)) if line]
         if sentences:
-            said = f"{task_and_metric(own[0])}: {' '.join(sentences)}"
+            said = f"{text.task_and_metric(own[0])}: {' '.join(sentences)}"
             orders += [markdown_text(said), ""]
     lines = Table("", results.rows, columns).markdown()
-    said = report_text.markdown_notes(results)
+    said = text.markdown_notes(results)
     first = markdown_text(" ".join(answer(results.rows)))
     return "\n".join([first, "", *lines, "", *orders, *said, "", _legend(results), "", heading, ""])
 
@@ -251,7 +239,7 @@ def print_items(
     explain: bool = False,
 ) -> None:
     """Print the comparison of two models with its outcomes, then the items on which they differ."""
-    marks = report_text.note_numbers(comparisons.rows)
+    marks = text.note_numbers(comparisons.rows)
     outcomes = {(c.task, c.metric): outcome_line(c) for c in results.counts}
     tables: list[RenderableType] = []
     for (task, metric), rows in groupby(comparisons, lambda row: (row.task, row.metric)):
@@ -260,17 +248,15 @@ def print_items(
         tables.append(replace(table, caption=line).terminal())
     if results.rows:
         tables.append(_item_table(results).terminal())
-    said = [*report_text.note_lines(comparisons), *_own_notes(results, comparisons)]
+    said = [*text.note_lines(comparisons), *_own_notes(results, comparisons)]
     words = _legend(comparisons) if explain else "What the words mean: --explain"
     closing = [_items_legend(results), words, heading]
-    print_all(tables, said, closing, file=file, width=width)
+    text.print_all(tables, said, closing, file=file, width=width)
 
 
 def items_markdown(results: ItemComparisons, heading: str, *, comparisons: Comparisons) -> str:
     """Return the comparison of two models in Markdown, outcomes in words, and a table of items."""
-    said = [
-        f"{c.task} {report_text.short_metric(c.metric)}: {outcome_line(c)}" for c in results.counts
-    ]
+    said = [f"{c.task} {text.short_metric(c.metric)}: {outcome_line(c)}" for c in results.counts]
     a, b = _models(results)
     columns = (
         *(Column("Task", "task"), Column("Item", "item"), Column("Outcome", "outcome")),
@@ -280,8 +266,8 @@ def items_markdown(results: ItemComparisons, heading: str, *, comparisons: Compa
         *(_line(f"{b} answered", "answer_b"), Column("Where", "where")),
     )
     items = Table("", results.rows, columns).markdown() if results.rows else []
-    notes = report_text.markdown_list(_own_notes(results, comparisons))
-    parts = [*report_text.markdown_list(said), "", *items, "", _items_legend(results), ""]
+    notes = text.markdown_list(_own_notes(results, comparisons))
+    parts = [*text.markdown_list(said), "", *items, "", _items_legend(results), ""]
     return "\n".join([*parts, *notes, "", comparisons_markdown(comparisons, heading)])
 
 
@@ -290,7 +276,7 @@ def items_json(
 ) -> str:
     """Return one JSON object: the items, the comparison that they add up to, and its outcomes."""
     counts = [{**asdict(c), "outcomes": dict(c.outcomes)} for c in results.counts]
-    return report_text.to_json(results, about, comparisons=comparisons.to_dict(), counts=counts)
+    return text.to_json(results, about, comparisons=comparisons.to_dict(), counts=counts)
 
 
 def outcome_line(counts: OutcomeCounts) -> str:
@@ -325,7 +311,7 @@ def _item_table(results: ItemComparisons) -> Table:
             (a, row.score_a, row.answer_a), (b, row.score_b, row.answer_b)
         ):  # fmt: skip
             lines[f"{name} ({_score(score)}): " if scored else f"{name}: "] = reply
-        return "\n".join(f"{name}{_one_line(text)}" for name, text in lines.items() if text)
+        return "\n".join(f"{name}{_one_line(line)}" for name, line in lines.items() if line)
 
     columns = [
         *([Column("Task", "task", least=4)] if len({row.task for row in results}) > 1 else []),
@@ -344,9 +330,9 @@ def _score(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}"
 
 
-def _one_line(text: str) -> str:
+def _one_line(whole: str) -> str:
     """Return the first part of a text on one line, as it can be shown anywhere."""
-    return printable(" ".join(text.strip().partition("\n\n")[0].split()))
+    return printable(" ".join(whole.strip().partition("\n\n")[0].split()))
 
 
 def _items_legend(results: ItemComparisons) -> str:
@@ -372,7 +358,7 @@ def _comparison_table(rows: Sequence[Comparison], marks: Mapping[str, int]) -> T
     first = rows[0]
     baselines = {row.model_a for row in rows}
     sizes = {row.n_items for row in rows}
-    title = task_and_metric(first)
+    title = text.task_and_metric(first)
     title += f", {counted(first.n_items, 'item')}" if len(sizes) == 1 else ""
     title += f", against {first.model_a}" if len(baselines) == 1 else ""
     title += ", lower is better" if first.higher_is_better is False else ""
@@ -380,17 +366,17 @@ def _comparison_table(rows: Sequence[Comparison], marks: Mapping[str, int]) -> T
         *(_PAIR if len(baselines) > 1 else [_MODEL]),
         *([_N] if len(sizes) > 1 else []),
         replace(_DIFFERENCE, title=_short_title(rows)),
-        Column(interval_title(rows), limits),
+        Column(text.interval_title(rows), limits),
         *(Column("p, adj.", "p_adjusted", p_value), _PROBABILITY),
         Column("Verdict", "verdict", style=lambda row: _STYLES.get(row.verdict, "dim")),
-        report_text.marks_column(marks),
+        text.marks_column(marks),
     )
     lines = [line for line in (intervals_line(rows), order_line(rows)) if line]
     return Table(title, rows, columns, caption="\n".join(lines))
 
 
 def _short_title(rows: Sequence[Comparison]) -> str:
-    return effect_title(rows).replace("Difference", "Diff.")
+    return text.effect_title(rows).replace("Difference", "Diff.")
 
 
 def _details_table(rows: Sequence[Comparison]) -> Table:
@@ -405,13 +391,13 @@ def _details_table(rows: Sequence[Comparison]) -> Table:
         *(Column("Wins", "n_wins", right=True), Column("Ties", "n_ties", right=True)),
         Column("Losses", "n_losses", right=True),
     )
-    return Table(f"{task_and_metric(rows[0])}, question by question", rows, columns)
+    return Table(f"{text.task_and_metric(rows[0])}, question by question", rows, columns)
 
 
 def intervals_line(rows: Sequence[Comparison]) -> str:
     """Return what the intervals of a table hold for; "" for a pair alone."""
     first = rows[0]
-    level = percent(first.confidence_level)
+    level = text.percent(first.confidence_level)
     if first.procedure in ("", "one pair"):
         return ""
     if "alone" in first.procedure:
@@ -424,22 +410,23 @@ def _legend(results: Comparisons) -> str:
     level = results.rows[0].confidence_level if results.rows else 0.95
     alpha = f"{1 - level:.4g}"
     if "each pair alone" in procedures:
-        text = LEGEND + ALONE + (ONE_BY_ONE if len(results.rows) > 1 else "")
+        said = LEGEND + ALONE + (ONE_BY_ONE if len(results.rows) > 1 else "")
     elif "screened, each pair alone" in procedures:
-        text = LEGEND + SCREENED.format(alpha=alpha)
+        said = LEGEND + SCREENED.format(alpha=alpha)
     else:
-        null = {"Difference": "0"}.get(effect_title(results.rows), "no difference (1 of a ratio)")
-        text = LEGEND + AT_ONCE.format(alpha=alpha, null=null)
+        differences = text.effect_title(results.rows) == "Difference"
+        null = "0" if differences else "no difference (1 of a ratio)"
+        said = LEGEND + AT_ONCE.format(alpha=alpha, null=null)
     priors = dict.fromkeys(row.prior for row in results if row.prob_better is not None)
     if not priors:
-        return text
+        return said
     shrunk = [prior for prior in priors if prior.startswith("shrunk")]
     if shrunk:
-        return text + _BETTER + SHRUNK.format(prior=" or ".join(shrunk))
+        return said + _BETTER + SHRUNK.format(prior=" or ".join(shrunk))
     named = [prior for prior in priors if prior not in ("none", "")]
-    text += PROBABILITY
-    text += PRIOR.format(prior=" or ".join(named)) if named else ""
-    return text if named or "" in priors else text + NO_PRIOR
+    said += PROBABILITY
+    said += PRIOR.format(prior=" or ".join(named)) if named else ""
+    return said if named or "" in priors else said + NO_PRIOR
 
 
 def order_line(rows: Sequence[Comparison]) -> str:
@@ -490,10 +477,10 @@ def sampled_p_value(value: float, draws: int) -> str:
     return f"{value:.2f}" if error > 0.005 else f"{value:.3f}"
 
 
-def _power(results: PowerRows, *, document: bool = False) -> Page:
+def _power(results: PowerRows, *, document: bool = False) -> text.Page:
     """Return a table per task and metric, or sentences if all was assumed; then variance parts."""
     rows = results.rows
-    marks = report_text.note_numbers([*rows, *results.parts])
+    marks = text.note_numbers([*rows, *results.parts])
     tables: list[Table] = []
     if not any(row.task for row in rows):
         legend = [*map(sentence, rows), _found(rows[0])]
@@ -503,19 +490,19 @@ def _power(results: PowerRows, *, document: bool = False) -> Page:
         groups = [list(rows)] if document else by_task.values()
         tables = [_power_table(own, marks, document=document) for own in groups]
     if results.parts:
-        columns = (*_PARTS, report_text.marks_column(marks))
-        whole = (_TASK, METRIC, *columns) if document else None
-        tables += report_text.tables_of(
+        columns = (*_PARTS, text.marks_column(marks))
+        whole = (_TASK, text.METRIC, *columns) if document else None
+        tables += text.tables_of(
             results.parts,
-            lambda part: f"{task_and_metric(part)}, what more would buy",
+            lambda part: f"{text.task_and_metric(part)}, what more would buy",
             columns,
             whole=whole,
         )
         legend.append(PARTS_LEGEND)
     # Without tasks the notes are part of the sentences.
     tabled = (*rows, *results.parts) if any(row.task for row in rows) else ()
-    notes = report_text.note_lines(Results(tabled, results.notes)) if tabled else []
-    return Page(tables, legend, notes)
+    notes = text.note_lines(Results(tabled, results.notes)) if tabled else []
+    return text.Page(tables, legend, notes)
 
 
 def sentence(row: PowerRow) -> str:
@@ -613,7 +600,7 @@ def _found(row: PowerRow) -> str:
 
 def _power_table(rows: Sequence[PowerRow], marks: Mapping[str, int], *, document: bool) -> Table:
     first = rows[0]
-    title = task_and_metric(first)
+    title = text.task_and_metric(first)
     if first.pilot_items and len({row.pilot_items for row in rows}) == 1:
         title += f", from a pilot of {counted(first.pilot_items, 'item')}"
     # Epochs may follow from variances alone.
@@ -633,7 +620,7 @@ def _power_table(rows: Sequence[PowerRow], marks: Mapping[str, int], *, document
     if document:
         named = (
             Column("Task", lambda own: own[0].task),
-            Column("Metric", lambda own: METRIC.of(own[0])),
+            Column("Metric", lambda own: text.METRIC.of(own[0])),
         )
         return Table("", answers, [*named, *columns])
     return Table(title, answers, columns)
@@ -683,46 +670,46 @@ def _answer(value: float | None, quantity: str) -> str:
         return "–"
     if quantity == "power":
         return f"{100 * value:.1f} %"
-    return f"{value:,}" if quantity.startswith("n_") else number(value)
+    return f"{value:,}" if quantity.startswith("n_") else text.number(value)
 
 
 _PARTS = (
     Column("Model", "model", least=8),
-    Column("n", report_text.items, right=True),
+    Column("n", text.items, right=True),
     Column("Within", "share_within", fixed(0, scale=100, unit=" %")),
-    Column("Std. error", "std_error", number),
-    Column("epochs ×2", "std_error_more_epochs", number),
-    Column("items ×2", "std_error_more_items", number),
+    Column("Std. error", "std_error", text.number),
+    Column("epochs ×2", "std_error_more_epochs", text.number),
+    Column("items ×2", "std_error_more_items", text.number),
 )
 
 
-def _marks(rows: Sequence[PowerRow | VariancePart], marks: Mapping[str, int]) -> str:
+def _marks(rows: Sequence[PowerRow], marks: Mapping[str, int]) -> str:
     return ",".join(dict.fromkeys(str(marks[note]) for row in rows for note in row.notes))
 
 
 def comparisons_json(results: Comparisons, about: Mapping[str, Any]) -> str:
     """Return one JSON object: the comparisons, and the answer in sentences."""
-    return report_text.to_json(results, about, answer=answer(results.rows))
+    return text.to_json(results, about, answer=answer(results.rows))
 
 
 def comparisons_view(
     *, all_pairs: bool = True, details: bool = False, explain: bool = False
-) -> View:
+) -> text.View:
     """Return the view of comparisons; without `all_pairs` many are summed up on the terminal."""
     shown = partial(print_comparisons, all_pairs=all_pairs, details=details, explain=explain)
-    return View(shown, comparisons_markdown, comparisons_json)
+    return text.View(shown, comparisons_markdown, comparisons_json)
 
 
-def items_view(comparisons: Comparisons, *, explain: bool = False) -> View:
+def items_view(comparisons: Comparisons, *, explain: bool = False) -> text.View:
     """Return the view of items that two models are compared on, below their comparison."""
-    return View(
+    return text.View(
         partial(print_items, comparisons=comparisons, explain=explain),
         partial(items_markdown, comparisons=comparisons),
         partial(items_json, comparisons=comparisons),
     )
 
 
-POWER = page_view(
+POWER = text.page_view(
     _power,
     document=partial(_power, document=True),
     json=lambda results: {"variance_parts": Results(results.parts).to_dict()},
@@ -732,7 +719,7 @@ POWER = page_view(
 def slice_differences(results: Results[SliceComparison]) -> str:
     """Return on which slices the difference of two models is another than elsewhere."""
     told = [
-        f"{row.model_b} - {row.model_a} on {row.slice} of {task_and_metric(row)} "
+        f"{row.model_b} - {row.model_a} on {row.slice} of {text.task_and_metric(row)} "
         f"(p {p_value(row.p_interaction)})"
         for row in results
         if row.p_interaction is not None and row.p_interaction <= 1 - row.confidence_level
@@ -749,7 +736,7 @@ def rankings_over_values(results: Results[SliceComparison]) -> list[str]:
     """
     alike = [row for row in results if row.std_between is not None]
     told: list[str] = []
-    for title, rows in groupby(alike, key=task_and_metric):
+    for title, rows in groupby(alike, key=text.task_and_metric):
         own, scores = list(rows), dict[str, float]()
         is_better: dict[tuple[str, str], float] = {}
         for row in own:
@@ -777,7 +764,7 @@ _ALONE = {
 """What limits and p-values of slices hold for by procedure, where it is not all at once."""
 
 
-def _compared_slices(results: Results[SliceComparison]) -> Page:
+def _compared_slices(results: Results[SliceComparison]) -> text.Page:
     held = "Limits and p hold for all slices and pairs of a task at once"
     same = "as on the other items of the task, adjusted over all slices and pairs"
     if rankings := rankings_over_values(results):
@@ -794,14 +781,14 @@ def _compared_slices(results: Results[SliceComparison]) -> Page:
         Column("Diff. [limits]", sized_limits),
         Column("p", "p_adjusted", p_value),
         Column("inter.", "p_interaction", p_value),
-        report_text.marks_column(marks),
+        text.marks_column(marks),
     ]
-    tables = report_text.tables_of(results.rows, task_and_metric, columns)
+    tables = text.tables_of(results.rows, text.task_and_metric, columns)
     said = "\n".join(rankings) or slice_differences(results)
-    return Page(tables, [legend], notes, said)
+    return text.Page(tables, [legend], notes, said)
 
 
-COMPARED_SLICES = page_view(
+COMPARED_SLICES = text.page_view(
     _compared_slices,
     json=lambda results: {
         "interaction": slice_differences(results),

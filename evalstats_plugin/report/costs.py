@@ -6,20 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from evalstats_plugin.data.results import Results
+from evalstats_plugin.report import text
 from evalstats_plugin.report.tables import Column
-from evalstats_plugin.report.text import (
-    METRIC,
-    Page,
-    interval_title,
-    limits_text,
-    marks_column,
-    note_lines,
-    note_numbers,
-    number,
-    page_view,
-    tables_of,
-    task_and_metric,
-)
 from evalstats_plugin.scores.costs import CostRow
 
 LEGEND = (
@@ -44,16 +32,16 @@ def _limits(limits: tuple[float | None, float | None]) -> str:
 
 def _score(row: CostRow) -> str:
     if row.score_low is None or row.score_high is None:
-        return number(row.score)
-    return f"{number(row.score)} {limits_text(row.score_low, row.score_high)}"
+        return text.number(row.score)
+    return f"{text.number(row.score)} {text.limits_text(row.score_low, row.score_high)}"
 
 
 def _name(row: CostRow) -> str:
-    return f"{row.model}: {task_and_metric(row)} {_score(row)}"
+    return f"{row.model}: {text.task_and_metric(row)} {_score(row)}"
 
 
 def _columns(rows: Sequence[CostRow]) -> list[Column]:
-    interval = interval_title(rows)
+    interval = text.interval_title(rows)
     return [
         Column("Cost", "cost", least=8),
         Column("n", "n_items", str),
@@ -64,12 +52,12 @@ def _columns(rows: Sequence[CostRow]) -> list[Column]:
     ]
 
 
-def _page(results: Results[CostRow], *, document: bool = False) -> Page:
-    columns = [*_columns(results.rows), marks_column(note_numbers(results.rows))]
-    named = [Column("Model", "model"), Column("Task", "task"), METRIC, Column("Score", _score)]
+def _page(results: Results[CostRow], *, document: bool = False) -> text.Page:
+    columns = [*_columns(results.rows), text.marks_column(text.note_numbers(results.rows))]
+    named = [Column("Model", "model"), Column("Task", "task"), text.METRIC, Column("Score", _score)]
     whole = [*named, *columns] if document else None
-    tables = tables_of(results.rows, _name, columns, whole=whole)
-    return Page(tables, [LEGEND], note_lines(results))
+    tables = text.tables_of(results.rows, _name, columns, whole=whole)
+    return text.Page(tables, [LEGEND], text.note_lines(results))
 
 
-COSTS = page_view(_page, document=partial(_page, document=True))
+COSTS = text.page_view(_page, document=partial(_page, document=True))

@@ -19,19 +19,9 @@ from rich.text import Text
 from evalstats_plugin.comparisons.gating import POWER, Decision, Gate, GateRow, parse_margin
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
-from evalstats_plugin.report import text as report_text
+from evalstats_plugin.report import text
 from evalstats_plugin.report.answers import size
 from evalstats_plugin.report.tables import Column, Link, Table, markdown_table
-from evalstats_plugin.report.text import (
-    METRIC,
-    View,
-    interval_text,
-    interval_title,
-    number,
-    percent,
-    print_all,
-    short_metric,
-)
 from evalstats_plugin.runtime.untrusted import markdown_text, printable, visible
 from evalstats_plugin.scores.rows import ItemComparison, ItemComparisons
 
@@ -66,11 +56,11 @@ def print_gate(results: Gate, file: TextIO, *, heading: str, width: int) -> None
     Of many rows those that pass are counted.
     """
     rows, passed = _first_and_rest(results)
-    marks = report_text.note_numbers(rows)
+    marks = text.note_numbers(rows)
     by_candidate = grouped(rows, lambda row: (row.model, row.metric))
     tables: list[RenderableType] = [
         Table(
-            f"{model} against {results.baseline}, {short_metric(metric)}",
+            f"{model} against {results.baseline}, {text.short_metric(metric)}",
             some,
             _columns(some, marks),
         ).terminal()
@@ -79,9 +69,9 @@ def print_gate(results: Gate, file: TextIO, *, heading: str, width: int) -> None
     if passed:
         tables.append(Text(f"{_that_pass(passed)}: --format csv has all."))
     closing = [*filter(None, _legend(results)), heading]
-    notes = report_text.note_lines(_by_name(results, rows))
+    notes = text.note_lines(_by_name(results, rows))
     decided = Text(printable(sentence(results)), style=_STYLES[results.decision])
-    print_all([decided, *tables], notes, closing, file=file, width=width)
+    text.print_all([decided, *tables], notes, closing, file=file, width=width)
 
 
 def _by_name(results: Gate, rows: Sequence[GateRow]) -> Gate:
@@ -110,15 +100,15 @@ def _columns(rows: Sequence[GateRow], marks: Mapping[str, int]) -> list[Column]:
         Column("Task", "name", least=8),
         Column("n", "n_items", str),
         Column("Difference", lambda row: size(row, row.difference), right=True),
-        Column(interval_title(rows), _limits),
+        Column(text.interval_title(rows), _limits),
         Column("Decision", "decision", style=lambda row: _STYLES[row.decision]),
         *([needed] if needs else []),
-        report_text.marks_column(marks),
+        text.marks_column(marks),
     ]
 
 
 def _limits(row: GateRow) -> str:
-    return interval_text(row, partial(size, row))
+    return text.interval_text(row, partial(size, row))
 
 
 def gate_markdown(
@@ -136,7 +126,7 @@ def gate_markdown(
         Address of an item in the candidate's log, as of `address_of`; "" for none.
     """
     word, _, rest = sentence(results).partition(": ")
-    marks = report_text.note_numbers(results.rows)
+    marks = text.note_numbers(results.rows)
     blocks = [f"**{word}**: {markdown_text(rest)}"]
     rows, passed = _first_and_rest(results)
     if rows:
@@ -146,7 +136,7 @@ def gate_markdown(
     blocks += [each for items in lost for each in _items_lost(items, link)]
     if passed:
         blocks.append(_folded(_that_pass(passed), [_markdown_table(passed, marks)]))
-    notes = "\n".join(report_text.markdown_notes(_by_name(results, results.rows)))
+    notes = "\n".join(text.markdown_notes(_by_name(results, results.rows)))
     how = [markdown_text(" ".join(_legend(results)).strip()), *([notes] if notes else []), heading]
     return "\n\n".join([*blocks, _folded("How this was decided", how)]) + "\n"
 
@@ -154,7 +144,7 @@ def gate_markdown(
 def _markdown_table(rows: Sequence[GateRow], marks: Mapping[str, int]) -> str:
     task, *others = _columns(rows, marks)
     model = Column("Candidate", "model", least=8)
-    return "\n".join(Table("", rows, [model, task, METRIC, *others]).markdown())
+    return "\n".join(Table("", rows, [model, task, text.METRIC, *others]).markdown())
 
 
 def address_of(link: str, log: str, item: str) -> str:
@@ -194,7 +184,7 @@ def _items_lost(lost: ItemComparisons, link: str) -> list[str]:
     header = ["Task", "Item", first.model_a, first.model_b, "Question", "Place in the logs"]
     rows = [
         [
-            f"{row.task} {short_metric(row.metric)}", row.item,
+            f"{row.task} {text.short_metric(row.metric)}", row.item,
             f"{row.score_a:.3g}", f"{row.score_b:.3g}", _short_text(row.question),
             _place(row, link),
         ]
@@ -209,8 +199,8 @@ def _place(row: ItemComparison, link: str) -> str | Link:
     return Link(row.where or row.item, url) if url else row.where
 
 
-def _short_text(text: str) -> str:
-    line = " ".join(visible(text).split())
+def _short_text(whole: str) -> str:
+    line = " ".join(visible(whole).split())
     return line if len(line) <= _QUESTION else f"{line[: _QUESTION - 1]}…"
 
 
@@ -221,7 +211,7 @@ def _folded(summary: str, blocks: Sequence[str]) -> str:
 def gate_json(results: Gate, about: Mapping[str, Any]) -> str:
     """Return one JSON object: what was asked, the decision in a word and a sentence, the rows."""
     more = {"protocol_sha256": results.protocol} if results.protocol else {}
-    return report_text.to_json(
+    return text.to_json(
         results, about, decision=results.decision, sentence=sentence(results), **more
     )
 
@@ -235,8 +225,8 @@ def gate_badge(results: Gate, form: Literal["svg", "json"]) -> str:
         return json.dumps(badge) + "\n"
     left, right = 40, 12 + 7 * len(word)
     texts = "".join(
-        f'<text x="{x}" y="14" fill="#fff" text-anchor="middle">{text}</text>'
-        for x, text in ((left / 2, "evals"), (left + right / 2, word))
+        f'<text x="{x}" y="14" fill="#fff" text-anchor="middle">{shown}</text>'
+        for x, shown in ((left / 2, "evals"), (left + right / 2, word))
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" '
@@ -267,7 +257,7 @@ def gate_junit(results: Gate) -> str:
         properties = ET.SubElement(suite, "properties")
         ET.SubElement(properties, "property", name="protocol_sha256", value=results.protocol)
     for row in results:
-        name = visible(f"{row.name} {short_metric(row.metric)}")
+        name = visible(f"{row.name} {text.short_metric(row.metric)}")
         case = ET.SubElement(suite, "testcase", classname=visible(row.model), name=name)
         if row.decision != "pass":
             kind = "failure" if row.decision == "regressed" else "skipped"
@@ -288,7 +278,7 @@ def sentence(results: Gate) -> str:
         f"{f'{row.model}: ' if several else ''}{_of_row(row)}" for row in rows[:_MOST_NAMED]
     )
     named += f"; and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
-    level = percent(results.confidence_level)
+    level = text.percent(results.confidence_level)
     word = WORDS[results.decision]
     of_all = f"{counted(len(results), 'comparison')} ({level}, all at once)"
     drop = f"a drop of more than {_short(results)}" if parse_margin(results.margin)[0] else "a drop"
@@ -310,7 +300,8 @@ def sentence(results: Gate) -> str:
     worst = max(results, key=lambda row: row.largest_drop or 0.0)
     if not worst.largest_drop:
         return said
-    return f"{said} Drops of up to {number(worst.largest_drop)} ({worst.name}) are not ruled out."
+    drop = text.number(worst.largest_drop)
+    return f"{said} Drops of up to {drop} ({worst.name}) are not ruled out."
 
 
 def _short(results: Gate) -> str:
@@ -327,11 +318,11 @@ def _margin(results: Gate) -> str:
 
 def _margin_of_row(row: GateRow) -> str:
     if row.effect != "difference":
-        return f"{percent(row.margin)} of the baseline's"
+        return f"{text.percent(row.margin)} of the baseline's"
     if row.score_range is None:
         return f"{row.margin:g}"
     low, high = row.score_range
-    share = percent(row.margin / (high - low))
+    share = text.percent(row.margin / (high - low))
     return f"{row.margin:g}, {share} of the range {low:g} to {high:g}"
 
 
@@ -340,19 +331,19 @@ def _detectable(results: Gate) -> str:
     rows = [row for row in results if row.low is not None]
     if not rows:
         return ""
-    often = f"with {percent(POWER)} power"
+    often = f"with {text.percent(POWER)} power"
     worst = max(rows, key=lambda row: math.inf if row.detectable is None else row.detectable)
     where = f" ({worst.name})" if len(rows) > 1 else ""
     if worst.detectable is None:
         return f"No true drop is detected {often}{where}: there are too few items."
-    unit = number(worst.detectable) if worst.effect == "difference" else percent(worst.detectable)
+    write = text.number if worst.effect == "difference" else text.percent
     most = "at most " if len(rows) > 1 else ""
-    return f"Least true drop that is detected {often}: {most}{unit}{where}."
+    return f"Least true drop that is detected {often}: {most}{write(worst.detectable)}{where}."
 
 
 def _of_row(row: GateRow) -> str:
     """Return a row in words: task, difference, limits, or why there are none."""
-    name = f"{row.name} {short_metric(row.metric)}"
+    name = f"{row.name} {text.short_metric(row.metric)}"
     if row.low is None or row.high is None:
         return f"{name} ({row.notes[-1]})"
     needed = f", about {row.items_needed:,} items would decide" if row.items_needed else ""
@@ -376,4 +367,4 @@ def _legend(results: Gate) -> list[str]:
     ]
 
 
-GATE = View(print_gate, gate_markdown, gate_json)
+GATE = text.View(print_gate, gate_markdown, gate_json)

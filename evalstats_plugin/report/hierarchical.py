@@ -26,17 +26,9 @@ from evalstats_plugin.hierarchical.rows import (
     ModelCheck,
     Performance,
 )
+from evalstats_plugin.report import text
 from evalstats_plugin.report.comparisons import probability, sampled_probability
 from evalstats_plugin.report.tables import Column, Table, fixed
-from evalstats_plugin.report.text import (
-    Page,
-    View,
-    interval_text,
-    page_view,
-    percent,
-    plain,
-    signed,
-)
 from evalstats_plugin.runtime.memory import size_in_words
 
 MOST_LINES = 60
@@ -106,11 +98,11 @@ def shown(
     )
 
 
-def _page(results: HierarchicalReport) -> Page:
+def _page(results: HierarchicalReport) -> text.Page:
     fit = results.fit
     n, t = len(fit.models), len(fit.tasks)
     size = f"{counted(n, 'model')} on {counted(t, 'task')} ({fit.counts.metric})"
-    level = f"{percent(fit.confidence_level)} interval"
+    level = f"{text.percent(fit.confidence_level)} interval"
     tables = [
         Table(
             f"{size}, model {fit.model}, in percent", _shown_rows(results), _score_columns(results)
@@ -130,7 +122,7 @@ def _page(results: HierarchicalReport) -> Page:
     if results.effects:
         columns = (
             *(Column("Covariate", "covariate", least=10), Column("Of", "of")),
-            *(Column("Effect", "estimate", signed), _interval(level, signed)),
+            *(Column("Effect", "estimate", text.signed), _interval(level, text.signed)),
             Column("P(> 0)", "prob_positive", sampled_probability),
         )
         tables.append(Table("Covariates", results.effects, columns))
@@ -141,7 +133,7 @@ def _page(results: HierarchicalReport) -> Page:
     if results.compared:
         tables.append(Table("Left-out scores", results.compared, _COMPARED))
         legend.append(_LEFT_OUT + _described(results.compared))
-    return Page(tables, [*legend, *_ran(fit)], [f"* {note}" for note in _said(results)])
+    return text.Page(tables, [*legend, *_ran(fit)], [f"* {note}" for note in _said(results)])
 
 
 def _described(rows: Sequence[Evidence] | Sequence[LeftOutScore]) -> str:
@@ -165,13 +157,13 @@ def _score_columns(results: HierarchicalReport) -> Sequence[Column]:
         Column("Task", lambda row: "(all)" if row.task is None else row.task, least=10),
         Column("n", "n_items", fixed(0)),
         *(Column("Score", "score", _in_percent), Column("Estimate", "estimate", _in_percent)),
-        _interval(f"{percent(results.fit.confidence_level)} interval", _in_percent),
+        _interval(f"{text.percent(results.fit.confidence_level)} interval", _in_percent),
         Column("Pull", "shrinkage", _in_points),
     )
 
 
 def _interval(title: str, write: Callable[[float | None], str]) -> Column:
-    return Column(title, lambda row: interval_text(row, write), right=True)
+    return Column(title, lambda row: text.interval_text(row, write), right=True)
 
 
 def _pairs_title(results: HierarchicalReport) -> str:
@@ -216,7 +208,7 @@ _EVIDENCES = (
 )
 _COMPARED = (
     *(Column("Model", "model", least=10), Column("Log score", "elpd", fixed(1))),
-    Column("Difference", lambda r: signed(r.difference) if r.difference else "best", right=True),
+    Column("Difference", "difference", lambda x: text.signed(x) if x else "best"),
     Column("Std. error", lambda r: f"{r.std_error:.1f}" if r.difference else "", right=True),
     Column("Unreliable cells", lambda row: f"{row.unreliable} of {row.n_cells}", right=True),
 )
@@ -243,7 +235,7 @@ def _ran(fit: HierarchicalFit) -> list[str]:
     return [reason]
 
 
-HIERARCHICAL = page_view(
+HIERARCHICAL = text.page_view(
     _page,
     json=lambda results: {
         "contrasts": Results(results.contrasts).to_dict(),
@@ -258,16 +250,17 @@ HIERARCHICAL = page_view(
 
 _PARTS = (
     *(Column("Name", "name", least=10), Column("What", "kind"), Column("On", "on")),
-    *(Column("Values", "values"), _interval("Prior 90 %", plain), Column("Observed", "observed")),
+    *(Column("Values", "values"), _interval("Prior 90 %", text.plain)),
+    Column("Observed", "observed"),
 )
 _COSTS = (
     *(Column("Method", "method"), Column("Seconds", "seconds", fixed(0))),
     Column("Memory", lambda x: "–" if x.bytes is None else size_in_words(x.bytes), right=True),
 )
 _CHECKS = (
-    *(Column("Statistic", "statistic", least=10), Column("Observed", "observed", plain)),
-    Column("Predicted", "predicted", plain),
-    *(_interval("95 % limits", plain), Column("p", "p_value", fixed(3))),
+    *(Column("Statistic", "statistic", least=10), Column("Observed", "observed", text.plain)),
+    Column("Predicted", "predicted", text.plain),
+    *(_interval("95 % limits", text.plain), Column("p", "p_value", fixed(3))),
 )
 _PRIOR_LEGEND = (
     "Prior 90 %: limits of draws from the priors, of all members, and of data that they predict. "
@@ -288,7 +281,7 @@ def checked_text(results: ModelCheck) -> str:
     tables = [Table("Model and data", results.rows, _PARTS)] if results.rows else []
     tables += [Table("Methods", results.engines, _COSTS)] if results.engines else []
     legend = [_PRIOR_LEGEND] if results.rows else []
-    return _text(Page(tables, legend, None, answer), results, width=100)
+    return _text(text.Page(tables, legend, None, answer), results, width=100)
 
 
 def judged_text(results: Diagnosis) -> str:
@@ -297,12 +290,13 @@ def judged_text(results: Diagnosis) -> str:
     left_out = (f"Left out, {counted(loo.n_cells, 'cell')} have a log score of {loo.elpd:.1f} ± "
                 f"{loo.std_error:.1f} ({loo.n_effective:.1f} effective parameters).")  # fmt: skip
     tables = [Table("Predictions and data", results.rows, _CHECKS)]
-    return _text(Page(tables, [left_out, _CHECK_LEGEND], None, results.answer), results, width=80)
+    page = text.Page(tables, [left_out, _CHECK_LEGEND], None, results.answer)
+    return _text(page, results, width=80)
 
 
-def _text(page: Page, results: Results[Any], *, width: int) -> str:
+def _text(page: text.Page, results: Results[Any], *, width: int) -> str:
     file = StringIO()
-    page_view(lambda _: page).print_table(results, file, heading="", width=width)
+    text.page_view(lambda _: page).print_table(results, file, heading="", width=width)
     return file.getvalue().rstrip("\n")
 
 
@@ -324,9 +318,9 @@ Questions = Mapping[tuple[str, str], str]
 """By task and item, where the logs have them."""
 
 
-def capabilities_view(questions: Questions) -> View:
+def capabilities_view(questions: Questions) -> text.View:
     """Return the view of capabilities, models, items and predictions."""
-    return page_view(
+    return text.page_view(
         lambda results: _capability_page(results, questions),
         json=lambda results: {
             "held_out": [score._asdict() for score in results.compared],
@@ -336,7 +330,7 @@ def capabilities_view(questions: Questions) -> View:
     )
 
 
-def _capability_page(results: Capabilities, questions: Questions) -> Page:
+def _capability_page(results: Capabilities, questions: Questions) -> text.Page:
     fit = results.fit
     size = f"{counted(len(fit.models), 'model')} on {counted(len(fit.item_ids), 'item')}"
     tables: list[Table] = []
@@ -348,13 +342,14 @@ def _capability_page(results: Capabilities, questions: Questions) -> Page:
         ]
     compared = [(row, k > 0) for k, row in enumerate(results.compared)]
     tables.append(Table("Held-out answers", compared, _HELD_OUT_COLUMNS))
-    return Page(tables, [_CAPABILITIES, _HELD_OUT] if results.rows else [_HELD_OUT])
+    return text.Page(tables, [_CAPABILITIES, _HELD_OUT] if results.rows else [_HELD_OUT])
 
 
 _CAPABILITY_COLUMNS = (
     Column("Capability", lambda r: f"{r.capability}: {few(r.tasks, _SHOWN_ITEMS)}", least=10),
-    *(Column("Items", "n_items", fixed(0)), Column("Variance", "variance", plain)),
-    *(Column("Found again", "found_again", signed), Column("By chance", "by_chance", signed)),
+    *(Column("Items", "n_items", fixed(0)), Column("Variance", "variance", text.plain)),
+    Column("Found again", "found_again", text.signed),
+    Column("By chance", "by_chance", text.signed),
 )
 _HELD_OUT_COLUMNS = (
     Column("Model", lambda line: f"{'' if line[1] else 'plain '}{line[0].item_model}", least=10),
@@ -370,11 +365,11 @@ def _levels(results: Capabilities) -> Table:
     fit = results.fit
     columns = [
         Column("Model", fit.models.__getitem__, least=10),
-        Column("Overall", lambda i: float(fit.performance[i]), signed),
+        Column("Overall", lambda i: float(fit.performance[i]), text.signed),
     ]
     for row in results.rows:
         levels = fit.capability[:, row.capability - 1].tolist()
-        columns.append(Column(str(row.capability), levels.__getitem__, signed))
+        columns.append(Column(str(row.capability), levels.__getitem__, text.signed))
     order = np.argsort(-fit.performance, kind="stable").tolist()
     return Table("Levels of models", order, columns)
 
@@ -397,6 +392,6 @@ def _needs(results: Capabilities, questions: Questions) -> Table:
         Column("Item", item, least=10),
         Column("Task", lambda line: str(fit.tasks[line[0]]), least=10),
         Column("Capability", itemgetter(1), right=True),
-        Column("Strength", itemgetter(2), plain),
+        Column("Strength", itemgetter(2), text.plain),
     )
     return Table("Items that need them most", lines, columns)

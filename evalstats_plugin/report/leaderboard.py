@@ -16,22 +16,21 @@ from statistics import median
 from typing import TextIO
 
 from evalstats_plugin.comparisons.leaderboard import OVERALL, ColumnKey, ScoreTable, TableCell
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
-from evalstats_plugin.report import text as report_text
+from evalstats_plugin.report import text
 from evalstats_plugin.report.tables import Column, Table, booktabs, elided, latex_number, latex_row
-from evalstats_plugin.report.text import (
-    View,
-    pairs_at_once,
-    percent,
-    places,
-    print_all,
-    short_metric,
-)
 from evalstats_plugin.runtime import VERSION
-from evalstats_plugin.runtime.untrusted import latex_text, markdown_text
+from evalstats_plugin.runtime.untrusted import latex_text
 
 MOST_LINES = 60
 """Lines up to which columns that do not fit beside the first ones are printed below them."""
+
+MOST_NOTES = 8
+"""Notes on single scores that are shown."""
+
+_ELSEWHERE = (" mean of ", "--at-k", "naive: ", "whatever their scores: ")
+"""Parts of notes that the legend has, or on what only other reports show."""
 
 _LONGEST_MODEL, _LONGEST_TASK, _LONGEST_TIES = 30, 12, 8
 
@@ -92,7 +91,7 @@ class Layout:
     def pairs_at_once(self) -> tuple[str, str] | None:
         """Return the pairs that ranks rest on, in words, as of `pairs_at_once`; None without."""
         ranked = [c.n_models for c in self.cells(self.lead).values() if c.best_rank is not None]
-        return pairs_at_once(max(ranked)) if ranked else None
+        return text.pairs_at_once(max(ranked)) if ranked else None
 
     def groups(self) -> Iterator[tuple[bool, str, TableCell | None]]:
         """Yield each model with its first cell, and whether the best possible rank jumps there."""
@@ -118,7 +117,7 @@ def latex_percent(level: float) -> str:
 
 
 def _rank(cell: TableCell | None) -> str:
-    return places(cell.best_rank, cell.worst_rank) if cell else places(None, None)
+    return text.places(cell.best_rank, cell.worst_rank) if cell else text.places(None, None)
 
 
 def _limits(cell: TableCell | None, write: Callable[[float | None], str]) -> str:
@@ -143,8 +142,27 @@ def print_table(
     )
     more = f"{counted(hidden, 'more column')}: --format csv has all. " if hidden else ""
     closing = filter(None, [more + _short_legend(layout), heading])
-    said = [f"* {note}" for note in results.notes]
-    print_all(tables, said, [*closing], file=file, width=width)
+    said = _notes(results)
+    text.print_all(tables, said, [*closing], file=file, width=width)
+
+
+def _notes(results: ScoreTable) -> list[str]:
+    """Return the notes on the whole, then those on single cells with their tasks and models."""
+    said = list(results.notes)
+    for note, cells in text.gather(results.rows).items():
+        if any(part in note for part in _ELSEWHERE):
+            continue
+        where = [
+            name
+            if len(own) == len(results.by_column[kind, name])
+            else f"{name} by {few([cell.model for cell in own])}"
+            for (kind, name), own in grouped(cells, lambda cell: (cell.kind, cell.task)).items()
+        ]
+        said.append(f"{note} ({few(where)})")
+    hidden = len(said) - len(results.notes) - MOST_NOTES
+    if hidden > 0:
+        said[-hidden:] = [f"{counted(hidden, 'more note')} on single scores: --format csv has all"]
+    return [f"* {note}" for note in said]
 
 
 def _shown(layout: Layout) -> Table:
@@ -154,7 +172,7 @@ def _shown(layout: Layout) -> Table:
     columns = [Column("Model", str, least=_LONGEST_MODEL, right=False)]
     if layout.lead is not None:
         rank = Column("Rank", lambda model: _rank(lead.get(model)), right=True)
-        head = f"{layout.lead_name()} [{percent(layout.table.confidence_level)} limits]"
+        head = f"{layout.lead_name()} [{text.percent(layout.table.confidence_level)} limits]"
         score = Column(head, lambda model: _score(lead.get(model), write))
         columns = [rank, *columns, score]
     if layout.lead is not None and layout.has_ties:
@@ -182,7 +200,7 @@ def _short_legend(layout: Layout) -> str:
     mean = _mean(layout)
     said = [f"{layout.lead_name()}: {mean}."] if mean else []
     if ranked := layout.pairs_at_once():
-        level = percent(layout.table.confidence_level)
+        level = text.percent(layout.table.confidence_level)
         said.append(f"Rank: left open by {''.join(ranked)}, {level}.")
         said += ["Ties share a letter."] if layout.has_ties else []
     marked = (layout.cells(key).values() for key in layout.others)
@@ -193,7 +211,7 @@ def _short_legend(layout: Layout) -> str:
 def legend(layout: Layout) -> str:
     """Return what columns and marks of a document mean."""
     results = layout.table
-    level = percent(results.confidence_level)
+    level = text.percent(results.confidence_level)
     said: list[str] = []
     if mean := _mean(layout):
         said.append(f"{layout.lead_name()}: {mean}.")
@@ -232,10 +250,8 @@ def table_markdown(
 ) -> str:
     """Return one Markdown table with every column, the notes and a legend."""
     layout = Layout(results, percent, digits)
-    lines = _shown(layout).markdown()
-    said = report_text.markdown_list(results.notes)
-    legends = markdown_text(legend(layout))
-    return "\n".join([*lines, "", *said, "", legends, "", heading, ""])
+    page = text.Page([_shown(layout)], [legend(layout)], _notes(results))
+    return text.page_view(lambda _: page).to_markdown(results, heading)
 
 
 def table_latex(
@@ -378,8 +394,8 @@ def _caption(layout: Layout, *, plus_minus: bool, cite: bool) -> str:
     if layout.others and any(cell.may_be_first for cell in results):
         source = r"~\cite{hsu1981best}" if cite else ""
         said.append(f"Bold: may be the best of its column{source}.")
-    metrics = list(dict.fromkeys(short_metric(c.metric) for c in results if c.kind != "overall"))
-    said.append(latex_text(f"Metrics: {few(metrics)}."))
+    metrics = dict.fromkeys(text.short_metric(c.metric) for c in results if c.kind != "overall")
+    said.append(latex_text(f"Metrics: {few(list(metrics))}."))
     source = r"~\cite{evalstats_plugin}" if cite else ""
     said.append(f"Computed by evalstats-plugin {VERSION}{source}.")
     return " ".join(said)
@@ -387,14 +403,14 @@ def _caption(layout: Layout, *, plus_minus: bool, cite: bool) -> str:
 
 def bibtex() -> str:
     """Return the BibTeX entries that a caption cites."""
-    text = files("evalstats_plugin.report").joinpath("captions.bib").read_text("utf-8")
-    return text.replace("%s", VERSION)
+    entries = files("evalstats_plugin.report").joinpath("captions.bib").read_text("utf-8")
+    return entries.replace("%s", VERSION)
 
 
-def table_view(*, percent: bool, digits: int | None, plus_minus: bool, cite: bool) -> View:
+def table_view(*, percent: bool, digits: int | None, plus_minus: bool, cite: bool) -> text.View:
     """Return the view of a table; options are those of `table_latex`."""
     numbers = {"percent": percent, "digits": digits}
-    return View(
+    return text.View(
         partial(print_table, **numbers),
         partial(table_markdown, **numbers),
         to_latex=partial(table_latex, plus_minus=plus_minus, cite=cite, **numbers),

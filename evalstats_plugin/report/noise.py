@@ -7,19 +7,8 @@ from functools import partial
 
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import few
+from evalstats_plugin.report import text
 from evalstats_plugin.report.tables import Column
-from evalstats_plugin.report.text import (
-    METRIC,
-    Page,
-    marks_column,
-    note_lines,
-    note_numbers,
-    number,
-    page_view,
-    percent,
-    tables_of,
-    task_and_metric,
-)
 from evalstats_plugin.scores.noise import NoiseRow
 
 LEGEND = (
@@ -33,7 +22,7 @@ _MOST_NAMED = 8
 
 def sentence(rows: Sequence[NoiseRow]) -> str:
     """Return by how much two runs must differ on each task, and what to buy next."""
-    by_task = grouped(rows, task_and_metric)
+    by_task = grouped(rows, text.task_and_metric)
     moved = {name: own for name, own in by_task.items() if any(r.share_flipped for r in own)}
     told = [_of_task(name, own) for name, own in moved.items()]
     shown = told[:_MOST_NAMED]
@@ -59,7 +48,7 @@ def _of_task(name: str, rows: Sequence[NoiseRow]) -> str:
     least = max(row.least_difference or 0.0 for row in rows)
     up_to = "up to " if len(rows) > 1 else ""
     return (
-        f"On {name} two runs of the same model must differ by {up_to}{number(least)} to mean "
+        f"On {name} two runs of the same model must differ by {up_to}{text.number(least)} to mean "
         f"anything; {up_to}{_share(flips)} of items flip."
     )
 
@@ -71,36 +60,37 @@ def _items(row: NoiseRow) -> str:
 
 
 def _share(value: float | None) -> str:
-    return "–" if value is None else percent(round(value, 3))
+    return "–" if value is None else text.percent(round(value, 3))
 
 
 _OF_ANSWERS = (
     Column("Items", _items, right=True),
-    Column("Score", "estimate", number),
-    Column("Least diff.", "least_difference", number),
+    Column("Score", "estimate", text.number),
+    Column("Least diff.", "least_difference", text.number),
     Column("Flips", "share_flipped", _share),
     Column("Chance", lambda r: None if r.share_items is None else 1 - r.share_items, _share),
 )
 _OF_JUDGES = (Column("Judges", "share_judges", _share),)
 _OF_ERRORS = (
-    Column("Std. error", "std_error", number),
-    Column("repeats ×2", "std_error_more_repeats", number),
-    Column("items ×2", "std_error_more_items", number),
+    Column("Std. error", "std_error", text.number),
+    Column("repeats ×2", "std_error_more_repeats", text.number),
+    Column("items ×2", "std_error_more_items", text.number),
 )
 
 
-def _page(results: Results[NoiseRow], *, document: bool = False) -> Page:
+def _page(results: Results[NoiseRow], *, document: bool = False) -> text.Page:
     """Return a sentence on all scores, a table of each task (one of a document), and a legend."""
-    model, marks = Column("Model", "model", least=8), marks_column(note_numbers(results.rows))
+    marks = text.marks_column(text.note_numbers(results.rows))
+    model = Column("Model", "model", least=8)
     judged = any(row.share_judges is not None for row in results)
     columns = (*_OF_ANSWERS, *(_OF_JUDGES if judged else ()), *_OF_ERRORS, marks)
-    whole = [model, Column("Task", "task", least=8), METRIC, *columns] if document else None
-    tables = tables_of(results.rows, task_and_metric, [model, *columns], whole=whole)
+    whole = [model, Column("Task", "task", least=8), text.METRIC, *columns] if document else None
+    tables = text.tables_of(results.rows, text.task_and_metric, [model, *columns], whole=whole)
     level = results.rows[0].confidence_level if results.rows else 0.95
     legend = LEGEND.format(beyond=f"{100 * (1 - level):.3g}")
     if judged:
         legend += LEGEND_OF_JUDGES
-    return Page(tables, [legend], note_lines(results), sentence(results.rows))
+    return text.Page(tables, [legend], text.note_lines(results), sentence(results.rows))
 
 
-NOISE = page_view(_page, document=partial(_page, document=True))
+NOISE = text.page_view(_page, document=partial(_page, document=True))

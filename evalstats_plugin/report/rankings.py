@@ -11,17 +11,9 @@ from typing import Any
 import numpy as np
 
 from evalstats_plugin.ranking.rows import Leaderboard, RankedPlayer, Ranking
+from evalstats_plugin.report import text
 from evalstats_plugin.report.comparisons import probability, sampled_p_value, sampled_probability
 from evalstats_plugin.report.tables import Column, Table, fixed
-from evalstats_plugin.report.text import (
-    Page,
-    interval_text,
-    interval_title,
-    page_view,
-    percent,
-    places,
-    sampled,
-)
 
 LEADERBOARD_SCHEMA = "evalstats-plugin leaderboard 1"
 """Name and version of the fields of `leaderboard_json`."""
@@ -29,7 +21,7 @@ MOST_RANKS = 8
 """Most players whose probabilities of each rank are shown: as many as 80 columns hold."""
 
 
-def _ranking(results: Ranking) -> Page:
+def _ranking(results: Ranking) -> text.Page:
     tables = [_table(results)]
     if len(results) <= MOST_RANKS:
         write, shares = _probabilities_of(results), results.rank_distribution()
@@ -37,7 +29,7 @@ def _ranking(results: Ranking) -> Page:
         rows = list(shares.itertuples(name=None))
         columns = [Column("Player", itemgetter(0), least=6), *places_of]
         tables.append(Table("Probability of each rank", rows, columns))
-    return Page(tables, legend(results))
+    return text.Page(tables, legend(results))
 
 
 def _probabilities_of(results: Ranking) -> Callable[[float | None], str]:
@@ -46,7 +38,7 @@ def _probabilities_of(results: Ranking) -> Callable[[float | None], str]:
     return probability if error < 5e-4 else sampled_probability
 
 
-def _leaderboard(results: Leaderboard) -> Page:
+def _leaderboard(results: Leaderboard) -> text.Page:
     tables = [_table(results.overall)]
     if results.by_category:
         columns = [
@@ -55,7 +47,7 @@ def _leaderboard(results: Leaderboard) -> Page:
         ]
         title = "Ranks that the votes of each category leave open"
         tables.append(Table(title, category_lines(results), columns))
-    return Page(tables, legend(results.overall, results.anchor))
+    return text.Page(tables, legend(results.overall, results.anchor))
 
 
 def leaderboard_json(results: Leaderboard, about: Mapping[str, Any]) -> str:
@@ -111,7 +103,7 @@ def category_lines(results: Leaderboard) -> list[list[str]]:
 def legend(results: Ranking, anchor: str = "") -> list[str]:
     """Explain the numbers to readers who do not know the method."""
     first = results.rows[0]
-    level = percent(first.confidence_level)
+    level = text.percent(first.confidence_level)
     mean = f"the mean rating is {1000 if first.scale == 'elo' else 0}"
     zero = anchor or mean
     said = [
@@ -128,7 +120,7 @@ def _whole(results: Ranking) -> list[str]:
     good, said = results.goodness, list[str]()
     if good.entropy is not None:
         error = good.entropy.std_error
-        low, high = (sampled(bits, error, 1) for bits in (good.entropy.low, good.entropy.high))
+        low, high = (text.sampled(bits, error, 1) for bits in (good.entropy.low, good.entropy.high))
         between = low if low == high else f"{low} to {high}"
         said.append(
             f"Of the {good.entropy.most:.1f} bits that an order of {len(results)} has, {between} "
@@ -169,7 +161,7 @@ def _table(results: Ranking) -> Table:
             lambda row: rating(row.mean, row.scale),
             right=True,
         ),
-        Column(interval_title(rows), limits),
+        Column(text.interval_title(rows), limits),
         Column("Rank", "expected_rank", fixed(1)),
         Column("Ranks", ranks),
         Column("P(best)", "prob_best", _probabilities_of(results)),
@@ -190,12 +182,12 @@ def votes(n: float, separator: str = "") -> str:
 
 def limits(row: RankedPlayer) -> str:
     """Return the interval of a rating as it is written."""
-    return interval_text(row, partial(rating, scale=row.scale))
+    return text.interval_text(row, partial(rating, scale=row.scale))
 
 
 def ranks(row: RankedPlayer) -> str:
     """Return the range of ranks as it is written."""
-    return places(row.rank_low, row.rank_high)
+    return text.places(row.rank_low, row.rank_high)
 
 
 def rating(value: float | None, scale: str) -> str:
@@ -205,4 +197,4 @@ def rating(value: float | None, scale: str) -> str:
     return f"{value:.0f}" if scale == "elo" else f"{value:+z.2f}"
 
 
-RANKING, LEADERBOARD = page_view(_ranking), page_view(_leaderboard)
+RANKING, LEADERBOARD = text.page_view(_ranking), text.page_view(_leaderboard)

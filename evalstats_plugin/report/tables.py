@@ -405,8 +405,11 @@ class _Table(RichTable):
             self._shorten_names(width)
             yield from super().__rich_console__(console, options)
             return
-        for row in zip(*(column.cells for column in self.columns), strict=True):
-            yield from self._stacked(row, width)
+        named: RenderableType = ""
+        for first, *others in zip(*(column.cells for column in self.columns), strict=True):
+            # A name that is left out is the one above, which is no longer beside it.
+            named = first if str(first) or not self.columns[0].min_width else named
+            yield from self._stacked((named, *others), width)
             yield Segment("\n")
 
     def _stacked(self, row: Sequence[RenderableType], width: int) -> Iterator[RenderableType]:

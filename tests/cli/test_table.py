@@ -48,6 +48,29 @@ def test_a_mark_that_nothing_has_is_not_explained(run: Run) -> None:
     assert "may be the best" not in run("table", LOGS, "-t", "es_mc", "-m", "acc").stdout
 
 
+def test_notes_on_single_scores_say_of_which(run: Run, tmp_path: Path) -> None:
+    """A score of half of the items stood beside the others without a word."""
+    table = tmp_path / "scores.csv"
+    lines = [
+        f"{model},t{k:02},{i},{'' if i < k * (model == 'b') + (k == 11) else i % 2}"
+        for model in "ab"
+        for k in range(12)
+        for i in range(30)
+    ]
+    table.write_text("\n".join(["model,task,item,score", *lines]))
+
+    shown = run("table", table, "--format", "markdown", "-q").stdout
+    one = run("table", table, "-t", "t11", "-t", "t01", "--format", "markdown", "-q").stdout
+
+    assert "- 2 of 30 items have no score and are left out (t02 by b)" in shown
+    assert "\n- 3 more notes on single scores: --format csv has all\n\n" in shown
+    assert 9 == shown.count("\n- ")
+    assert [
+        "- 1 of 30 items have no score and are left out (t01 by b, t11 by a)",
+        "- 12 of 30 items have no score and are left out (t11 by b)",
+    ] == [line for line in one.splitlines() if line.startswith("- ")]
+
+
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
     """Scores of models and tasks whose names are LaTeX, formulas and markup."""

@@ -172,6 +172,16 @@ def test_it_compiles_without_overfull_boxes(tmp_path: Path, n_models: int) -> No
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_options_are_written_with_two_hyphens(tmp_path: Path) -> None:
+    """LaTeX makes one dash of them, and nobody could type –cluster."""
+    es.paper(_data(1), tmp_path)
+    methods = (tmp_path / "methods.tex").read_text()
+
+    assert r"-{}-\allowbreak{}cluster" in methods
+    assert "--" not in methods
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_macros_whose_words_run_together_get_names_of_their_own(tmp_path: Path) -> None:
     """Model "x" on task "y-z" and model "x-y" on task "z"."""
     rng = np.random.default_rng(6)

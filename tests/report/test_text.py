@@ -7,7 +7,8 @@ from io import StringIO
 import numpy as np
 
 from evalstats_plugin import ResponseMatrix, intervals
-from evalstats_plugin.report.text import INTERVALS
+from evalstats_plugin.report.tables import Column, Table
+from evalstats_plugin.report.text import INTERVALS, print_all
 
 
 def test_clusters_have_what_they_change_beside_them() -> None:
@@ -34,3 +35,22 @@ def test_items_in_no_clusters_have_one_line_each() -> None:
     )
 
     assert "naive" not in file.getvalue()
+
+
+def test_rows_below_their_titles_have_all_names() -> None:
+    """A model was named above its first task alone, however many rows followed."""
+    rows = [("a-model", "all", 1), ("", "task", 2), ("b-model", "", 3)]
+    columns = [
+        Column("Model", lambda row: row[0], least=5),
+        Column("Task", lambda row: row[1], least=5),
+        Column("A long title", lambda row: f"{row[2]:.9f}"),
+    ]
+    file = StringIO()
+    print_all([Table("", rows, columns).terminal()], [], [], file=file, width=20)
+    blocks = [block.split() for block in file.getvalue().strip().split("\n\n")]
+
+    assert [
+        ["Model", "a-model", "Task", "all"],
+        ["Model", "a-model", "Task", "task"],
+        ["Model", "b-model", "A", "long"],
+    ] == [block[:4] for block in blocks]

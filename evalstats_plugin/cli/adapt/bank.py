@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell import running, shared
 from evalstats_plugin.cli.shell.fitting import IrtOptions
 from evalstats_plugin.cli.shell.options import command, takes, under
-from evalstats_plugin.cli.shell.running import (
-    Output,
-    Run,
-    csv_rows,
-    number_of,
-    on_logs,
-    output,
-    progress_on_work,
-)
+from evalstats_plugin.cli.shell.running import Output, Run
 from evalstats_plugin.errors import SelectionError, counted, few
 
 if TYPE_CHECKING:
@@ -71,7 +63,7 @@ class Merging(Target):
 @command()
 @takes("written", BankOptions)
 @takes("asked", IrtOptions, only=("item_model", "estimator", "dimensions", "seed"))
-@on_logs()
+@running.on_logs()
 def bank(run: Run, *, written: BankOptions, asked: IrtOptions) -> None:
     """Make an item bank from logs of many models.
 
@@ -90,7 +82,7 @@ def bank(run: Run, *, written: BankOptions, asked: IrtOptions) -> None:
     run.output.tell(f"calibrating {items} on {models}")
     # A test stops at an error in units of how far models spread.
     fit = cast("IRTFit | FactorFit", replace(asked, zero="models").fit(matrix, run.output))
-    with progress_on_work("calibrating", quiet=run.output.quiet):
+    with running.progress_on_work("calibrating", quiet=run.output.quiet):
         origin = _origin(responses)
         made = item_bank(fit, matrix, cost=costs, provenance=origin, rng=asked.seed)
     how = {"item_model": asked.fitted_model, "estimator": fit.estimator, "seed": asked.seed}
@@ -112,7 +104,7 @@ def _origin(responses: ResponseSet) -> dict[str, Any]:
 @click.argument("first", metavar="BANK", type=click.Path())
 @click.argument("second", metavar="BANK", type=click.Path())
 @takes("asked", Merging)
-@output()
+@running.output()
 def merge(first: str, second: str, *, asked: Merging, output: Output) -> None:
     """Merge two item banks on one scale, that of the first.
 
@@ -145,10 +137,10 @@ def _save(
 
 def _costs(path: str, matrix: Any) -> list[float]:
     """Read what each item of the matrix costs."""
-    cost_of = {
-        (row.get("task") or "", row["item"]): number_of(row["cost"], f"{path}, line {line}: cost")
-        for line, row in enumerate(csv_rows(path, "costs", needs=("item", "cost")), 2)
-    }
+    cost_of: dict[tuple[str, str], float] = {}
+    for line, row in enumerate(running.csv_rows(path, "costs", needs=("item", "cost")), 2):
+        place = row.get("task") or "", row["item"]
+        cost_of[place] = running.number_of(row["cost"], f"{path}, line {line}: cost")
     keys = list(zip(matrix.tasks.astype(str), matrix.item_ids.astype(str), strict=True))
     costs = [cost_of.get(key, cost_of.get(("", key[1]), -1.0)) for key in keys]
     missing = [" / ".join(key) for key, cost in zip(keys, costs, strict=True) if not cost >= 0]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalstats_plugin.cli.shell import shared
-from evalstats_plugin.cli.shell.options import Name, under
+from evalstats_plugin.cli.shell.options import Name, picked, under
 from evalstats_plugin.cli.shell.running import Output, progress_on_work
 from evalstats_plugin.errors import counted
 from evalstats_plugin.runtime.untrusted import echo
@@ -113,22 +113,13 @@ class Planning:
         """Make the plan that the options ask for; `batch` is the command's own default."""
         from evalstats_plugin.adaptive.plan import Plan
 
-        settings = {
-            f.name: getattr(self, f.name)
-            for f in fields(Planning)
-            if f.name not in ("batch", "test_metric")
-        }
+        same = {f.name for f in fields(Planning)} - {"batch", "test_metric"}
         size = batch if self.batch is None else self.batch
-        return Plan(**settings, batch=size, metric=self.test_metric, state=state)
+        return Plan(**picked(self, *same), batch=size, metric=self.test_metric, state=state)
 
     def how(self, rule: str) -> dict[str, object]:
         """Return what is printed with results; `rule` is the one that ran."""
-        return {
-            "bank": self.bank,
-            "rule": rule,
-            "confidence_level": self.confidence_level,
-            "seed": self.seed,
-        }
+        return {"bank": self.bank, "rule": rule, **picked(self, "confidence_level", "seed")}
 
 
 def tell_forecast(plan: Plan, bank: ItemBank, answered: int, output: Output) -> None:

@@ -173,11 +173,15 @@ def record(file: str, *, asked: Answer) -> None:
         prior_variance=variance_of(asked.prior_sd),
     )
     tell(session.answers.notes, quiet=asked.quiet)
-    if pair is None:
-        done = _undone(session)
-    else:
+    undone = ""
+    if pair is not None:
         _add(session, pair, outcome, asked.first)
-        done = f"{counted(len(session.given), 'answer')} in {file}"
+    elif (answer := session.undo()) is not None:
+        names = " and ".join(session.names[place] for place in (answer.first, answer.second))
+        undone = f"undone: {names}; "
+    else:
+        raise SelectionError(f"{session.path} holds no answer of this judge to undo")
+    done = f"{undone}{counted(len(session.given), 'answer')} in {file}"
     tell([done], quiet=asked.quiet)
 
 
@@ -189,14 +193,6 @@ def _add(session: Session, pair: tuple[str, str], outcome: float | None, first: 
     if first == pair[1]:
         places, outcome = places[::-1], None if outcome is None else 1 - outcome
     session.answer(places[0], places[1], outcome, placed=first is not None)
-
-
-def _undone(session: Session) -> str:
-    answer = session.undo()
-    if answer is None:
-        raise SelectionError(f"{session.path} holds no answer of this judge to undo")
-    names = " and ".join(session.names[place] for place in (answer.first, answer.second))
-    return f"undone: {names}; {counted(len(session.given), 'answer')} in {session.path}"
 
 
 @dataclass(frozen=True, kw_only=True)

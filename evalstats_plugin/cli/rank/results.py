@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from evalstats_plugin.cli.rank.options import opened, prior_sd, tell, variance_of
-from evalstats_plugin.cli.shell import shared
+from evalstats_plugin.cli.shell import running, shared
 from evalstats_plugin.cli.shell.options import (
     OUTPUT,
     POSITIVE,
@@ -23,17 +23,11 @@ from evalstats_plugin.cli.shell.options import (
     command,
     overwrite,
     parse_columns,
+    picked,
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import (
-    Output,
-    Run,
-    loaded_plugins,
-    on_logs,
-    output,
-    progress_on_work,
-)
+from evalstats_plugin.cli.shell.running import Output, Run
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.runtime.files import number_in
 from evalstats_plugin.runtime.untrusted import echo, echo_data, json_text
@@ -41,7 +35,7 @@ from evalstats_plugin.runtime.untrusted import echo, echo_data, json_text
 if TYPE_CHECKING:
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.ranking.contests.contests import Contests
-    from evalstats_plugin.ranking.rank import RankingModel, RankOptions
+    from evalstats_plugin.ranking.rank import RankingModel
     from evalstats_plugin.ranking.rows import Ranking
 
 
@@ -81,38 +75,31 @@ class Rating:
         default="model", type=click.Choice(["model", "elo"]),
     )  # fmt: skip
 
-    def options(
+    def given(
         self, contests: Contests, variance: float | None, draws: int | None = None
-    ) -> RankOptions:
-        """Return the options of the estimator, with the prior variance that a file has."""
+    ) -> dict[str, Any]:
+        """Return the arguments of functions that rank, with the prior variance that a file has."""
         from evalstats_plugin.ranking import rank
 
         method = self.method
         if method == "auto":
             method = rank.model_for(contests, self.estimator)
         kind = rank.options_type(method, self.estimator)
-        given: dict[str, Any] = {} if self.ties is None else {"ties": self.ties}
+        own: dict[str, Any] = {} if self.ties is None else {"ties": self.ties}
         if kind is rank.ThurstoneOptions:
-            given["prior_covariance"] = 1.0 if variance is None else variance
-            given["draws"] = draws
+            own["prior_covariance"] = 1.0 if variance is None else variance
+            own["draws"] = draws
         elif self.prior_sd is not None:
-            given["prior_sd"] = self.prior_sd
-        return kind(**given)
+            own["prior_sd"] = self.prior_sd
+        shown = picked(self, "estimator", "confidence_level", "scale")
+        return {"model": self.method, **shown, "rng": self.seed, "options": kind(**own)}
 
     def rank(self, contests: Contests, variance: float | None, *, quiet: bool) -> Ranking:
         """Rank the players of comparisons."""
         from evalstats_plugin.ranking.rank import rank
 
-        with progress_on_work(f"ranking {len(contests):,} comparisons", quiet=quiet):
-            return rank(
-                contests,
-                model=self.method,
-                estimator=self.estimator,
-                confidence_level=self.confidence_level,
-                scale=self.scale,
-                rng=self.seed,
-                options=self.options(contests, variance),
-            )
+        with running.progress_on_work(f"ranking {len(contests):,} comparisons", quiet=quiet):
+            return rank(contests, **self.given(contests, variance))
 
     def how(self, results: Ranking) -> dict[str, Any]:
         """Return how a ranking came about, in the order it is printed."""
@@ -121,9 +108,7 @@ class Rating:
             "model": results.fit.model,
             "estimator": results.fit.estimator,
             "ties": about["ties"] if about["n_ties"] else "none",
-            "scale": self.scale,
-            "confidence_level": self.confidence_level,
-            "seed": self.seed,
+            **picked(self, "scale", "confidence_level", "seed"),
         }
 
     def show(self, results: Ranking, output: Output) -> None:
@@ -187,7 +172,7 @@ class Sample(Stats):
 )
 @click.argument("files", metavar="[FILES...]", nargs=-1, type=click.Path())
 @takes("asked", Stats)
-@output("ranking")
+@running.output("ranking")
 def stats(files: tuple[str, ...], *, asked: Stats, output: Output) -> None:
     """Rank models or items from files of pairwise comparisons: ratings, rank ranges, P(best).
 
@@ -197,7 +182,7 @@ def stats(files: tuple[str, ...], *, asked: Stats, output: Output) -> None:
     """
     if not files and sys.stdin.isatty():
         raise SelectionError("no file of comparisons: name one, or pipe one in (rank stats < FILE)")
-    contests, variance = _read(files or ("-",), asked, loaded_plugins())
+    contests, variance = _read(files or ("-",), asked, running.loaded_plugins())
     asked.show(asked.rank(contests, variance, quiet=output.quiet), output)
 
 
@@ -207,7 +192,7 @@ def stats(files: tuple[str, ...], *, asked: Stats, output: Output) -> None:
 )
 @click.argument("files", metavar="[FILES...]", nargs=-1, type=click.Path())
 @takes("asked", Board)
-@output("ranking")
+@running.output("ranking")
 def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None:
     """Rank models by people's votes, as an arena does: ratings, rank ranges, categories, a page.
 
@@ -227,23 +212,17 @@ def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None
         raise SelectionError("no file of votes: name one, or pipe one in")
     more = {"category": asked.category, "features": ",".join(asked.style)}
     named = {part: column for part, column in more.items() if column}
-    votes, variance = _read(files or ("-",), asked, loaded_plugins(), named)
+    votes, variance = _read(files or ("-",), asked, running.loaded_plugins(), named)
     anchor, _, rating = (asked.anchor or "").rpartition("=")
     if asked.anchor and (asked.anchor in votes.players or not anchor):
         anchor, rating = asked.anchor, ""
-    with progress_on_work(f"ranking {len(votes):,} votes", quiet=output.quiet):
+    with running.progress_on_work(f"ranking {len(votes):,} votes", quiet=output.quiet):
         board = rank.leaderboard(
             votes,
             anchor=anchor or None,
             anchor_rating=_number(rating) if rating else None,
-            style=asked.style,
-            category=asked.category,
-            model=asked.method,
-            estimator=asked.estimator,
-            confidence_level=asked.confidence_level,
-            scale=asked.scale,
-            rng=asked.seed,
-            options=asked.options(votes, variance),
+            **picked(asked, "style", "category"),
+            **asked.given(votes, variance),
         )
     how = {
         **asked.how(board.overall),
@@ -274,7 +253,7 @@ def _number(text: str) -> float:
     ("logs/ --metric acc --format latex", "For a paper"),
 )
 @takes("asked", Rating)
-@on_logs("ranking")
+@running.on_logs("ranking")
 def models(run: Run, *, asked: Rating) -> None:
     """Rank models from logs: on each item the model with the better score wins.
 
@@ -320,14 +299,8 @@ def _sample(file: str, output: str, asked: Sample, n: int) -> None:
 
     if output != "-":
         check_free(Path(output))
-    contests, variance = _read((file,), asked, loaded_plugins())
-    ranking = rank(
-        contests,
-        model=asked.method,
-        estimator=asked.estimator,
-        rng=asked.seed,
-        options=asked.options(contests, variance, n),
-    )
+    contests, variance = _read((file,), asked, running.loaded_plugins())
+    ranking = rank(contests, **asked.given(contests, variance, n))
     fit, rng = ranking.fit, stream(asked.seed, "draws shown of ratings")
     if fit.draws is None:
         drawn = normal_draws(fit.rating, fit.covariance, (n,), rng)
@@ -365,7 +338,7 @@ def infer_sun(file: str, *, asked: Infer) -> None:
     """
     from evalstats_plugin.ranking.thurstone.model import skew_normal
 
-    contests, variance = _read((file,), asked, loaded_plugins())
+    contests, variance = _read((file,), asked, running.loaded_plugins())
     posterior = skew_normal(contests, 1.0 if variance is None else variance)
     parameters = {
         "xi": posterior.location,

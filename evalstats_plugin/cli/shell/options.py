@@ -385,6 +385,11 @@ def takes(
     return decorate
 
 
+def picked(asked: object, *names: str) -> dict[str, Any]:
+    """Return options of a record by name, where a function takes them by the same names."""
+    return {name: getattr(asked, name) for name in names}
+
+
 class Decorator(Protocol):
     """Adds options to a command."""
 

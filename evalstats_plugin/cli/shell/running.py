@@ -30,6 +30,7 @@ from evalstats_plugin.cli.shell.options import (
     options_of,
     parse_columns,
     paths,
+    picked,
     takes,
     under,
 )
@@ -166,11 +167,8 @@ class Reading:
         store = ResponseStore(paths[0])
         if math.prod(store.shape) <= LARGE:
             return None
-        given = {
-            "task": self.task, "metric": self.metric, "models": self.models,
-            "cluster": self.cluster, "columns": self.columns, "wide": self.wide, "at-k": at_k,
-        }  # fmt: skip
-        for name, value in given.items():
+        given = picked(self, "task", "metric", "models", "cluster", "columns", "wide")
+        for name, value in (given | {"at-k": at_k}).items():
             if value:
                 raise SelectionError(
                     f"--{name} does not go with a store of {math.prod(store.shape):,} answers: "
@@ -687,20 +685,13 @@ class Run:
         with progress_on_logs(quiet=self.output.quiet) as on_log:
             responses = read(
                 *([asked.standard_input()] if self.paths == ("-",) else self.paths),
-                task=asked.task,
-                metric=asked.metric,
-                cluster=asked.cluster,
-                runs=asked.runs,
-                include_incomplete=asked.include_incomplete,
-                skip_broken=asked.skip_broken,
+                **picked(asked, "task", "metric", "cluster", "runs", "include_incomplete"),
+                **picked(asked, "skip_broken", "model_name", "missing_code", "mapping"),
                 columns=columns,
                 wide=asked.wide or "",
                 repeats=repeats,
                 by=by,
                 costs=costs,
-                model_name=asked.model_name,
-                missing_code=asked.missing_code,
-                mapping=asked.mapping,
                 plugins=self.plugins,
                 on_log=on_log,
             )

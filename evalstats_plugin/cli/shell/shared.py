@@ -19,6 +19,7 @@ from evalstats_plugin.cli.shell.options import (
     parse_pair,
     parse_population,
     parse_prior,
+    picked,
     under,
 )
 from evalstats_plugin.errors import SelectionError
@@ -197,9 +198,7 @@ class Intervals:
 
     def how(self) -> dict[str, object]:
         """Return what is printed with results."""
-        return {
-            "confidence_level": self.confidence_level, "method": self.method, "seed": self.seed
-        }  # fmt: skip
+        return picked(self, "confidence_level", "method", "seed")
 
     def chosen(self, plugins: Plugins, own: Sequence[Method]) -> Method | Literal["auto"]:
         """Return the method of this name.
@@ -224,10 +223,6 @@ class Intervals:
         return intervals(
             responses,
             method=self.chosen(plugins, OF_SCORES),
-            prior=self.prior,
-            population=self.population,
-            estimand=self.estimand,
-            clusters=self.clusters,
-            missing=self.missing,
+            **picked(self, "missing", *OF_ONE_SCORE),
             **self.given(responses),
         )

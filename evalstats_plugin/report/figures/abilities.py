@@ -74,7 +74,7 @@ def plot_item_curves(fit: IRTFit, *, items: Sequence[str] = (), ax: Axes | None 
     at = _span(fit)
     right, _ = _right_and_slope(fit, at)
     names = [canvas.shown(str(fit.item_ids[j]), 40) for j in named]
-    size = (5.2 + canvas.width_of(names) * bool(names), max(3.4, 0.2 * len(names) + 1.2))
+    size = (5.2 + canvas.width_of(names), max(3.4, 0.2 * len(names) + 1.2))
     axes: Any = canvas.axes_or_new(ax, *size)
     others = np.setdiff1d(np.arange(len(fit.item_ids)), named)
     # A subset shows the shape of thousands of curves as well.
@@ -261,13 +261,11 @@ def plot_item_fit(results: Abilities | Sequence[ItemEstimate], *, ax: Axes | Non
         canvas.shown(f"{fitted[j].task} {fitted[j].item}" if several else fitted[j].item, 40)
         for j in named
     ]
-    lines = [1 + 0.82 * name.count("\n") for name in names]
-    height = max(3.4, sum(lines) * canvas.LINE * 1.1)
-    axes: Any = canvas.axes_or_new(ax, 4.6 + canvas.width_of(names) * bool(names), height + 0.9)
+    axes, room = _axes_beside(ax, names)
     _draw_item_fit(axes, infit, outfit, flagged)
     low, high = np.log(axes.get_ylim())
-    wanted, room = (np.log(outfit[named]) - low) / (high - low), np.array(lines) * canvas.LINE
-    _name_beside(axes, infit[named], outfit[named], names, wanted, room / height)
+    wanted = (np.log(outfit[named]) - low) / (high - low)
+    _name_beside(axes, infit[named], outfit[named], names, wanted, room)
     hidden = len(items) - len(fitted)
     more = f"; {hidden:,} have neither" if hidden else ""
     clipped = int(((infit <= _LEAST) | (outfit <= _LEAST)).sum())
@@ -300,8 +298,16 @@ def _draw_item_fit(axes: Any, infit: Any, outfit: Any, flagged: Any) -> None:
     axes.set_ylabel("outfit")
 
 
+def _axes_beside(ax: Any, names: list[str]) -> tuple[Any, FloatArray]:
+    """Return axes with room for names at the right, and the height of each name as a share."""
+    lines = canvas.lines_of(names)
+    height = max(3.4, lines.sum() * canvas.LINE * 1.1)
+    axes = canvas.axes_or_new(ax, 4.6 + canvas.width_of(names), height + 0.9)
+    return axes, lines * canvas.LINE / height
+
+
 def _name_beside(
-    axes: Any, x: Any, y: Any, names: list[str], wanted: FloatArray, room: Any
+    axes: Any, x: Any, y: Any, names: list[str], wanted: FloatArray, room: FloatArray
 ) -> None:
     """Draw names in a column at the right, each with a line to its mark.
 
@@ -338,7 +344,7 @@ def plot_wright_map(fit: IRTFit, *, confidence_level: float = 0.95, ax: Axes | N
     order = finite[np.argsort(fit.ability[finite], kind="stable")]
     few_enough: list[int] = order.tolist() if len(order) <= MOST_NAMED_MARKS else []
     names = [canvas.shown(fit.models[i]) for i in few_enough]
-    lines = np.array([1 + 0.82 * name.count("\n") for name in names])
+    lines = canvas.lines_of(names)
     height = max(3.6, lines.sum() * canvas.LINE * 1.02 + 0.2)
     axes: Any = canvas.axes_or_new(
         ax, _MIDDLE + _ITEMS + 0.9 + canvas.width_of(names), height + 1.0
@@ -384,9 +390,7 @@ def plot_ability_score(results: Abilities | Sequence[Ability], *, ax: Axes | Non
     ability, score = (np.array([getattr(row, x) for row in rows], dtype=float)
                       for x in ("estimate", "score"))  # fmt: skip
     names = [canvas.shown(row.model, 40) for row in rows] if len(rows) <= MOST_NAMED_MARKS else []
-    lines = np.array([1 + 0.82 * name.count("\n") for name in names])
-    height = max(3.4, lines.sum() * canvas.LINE * 1.1)
-    axes: Any = canvas.axes_or_new(ax, 4.6 + canvas.width_of(names), height + 0.9)
+    axes, room = _axes_beside(ax, names)
     ends = [
         [x if (limit := getattr(row, name)) is None else float(limit)
          for row, x in zip(rows, ability, strict=True)]
@@ -397,8 +401,7 @@ def plot_ability_score(results: Abilities | Sequence[Ability], *, ax: Axes | Non
     more = 0.05 * max(np.ptp(np.concatenate(ends)), 1e-6)
     low, high = min(ends[0]) - more, max(ends[1]) + more
     axes.set_ylim(low, high)
-    places = (ability - low) / (high - low)
-    _name_beside(axes, score, ability, names, places, lines * canvas.LINE / height)
+    _name_beside(axes, score, ability, names, (ability - low) / (high - low), room)
     canvas.percent_axis(axes.xaxis)
     axes.set_xlabel("mean score")
     axes.set_ylabel("ability (logits)")

@@ -219,6 +219,11 @@ def width_of(labels: Sequence[str]) -> float:
     return widest * SMALL * 0.66 / 72
 
 
+def lines_of(labels: Sequence[str]) -> FloatArray:
+    """Return the height of each label, in lines of names."""
+    return np.array([1 + _CLOSER * label.count("\n") for label in labels], dtype=np.float64)
+
+
 def percent_axis(axis: Any) -> None:
     """Label an axis of shares in per cent."""
 
@@ -268,7 +273,7 @@ class Rows(NamedTuple):
                 is_heading += [True, *(False for _ in under)]
         is_heading = is_heading or [False] * len(labels)
         labels = [shown(label, width) for label in labels]
-        heights = np.array([1 + _CLOSER * label.count("\n") for label in labels])
+        heights = lines_of(labels)
         above = np.array([0.4 * (head and i > 0) for i, head in enumerate(is_heading)])
         ends = np.cumsum(heights + above)
         at = ends - heights / 2

@@ -17,17 +17,7 @@ from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.report.comparisons import p_value
 from evalstats_plugin.report.figures import canvas
-from evalstats_plugin.report.figures.canvas import (
-    BLUE,
-    FAINT,
-    INK,
-    MOST_ROWS,
-    PAPER,
-    SERIES,
-    VERMILION,
-    Rows,
-    frame,
-)
+from evalstats_plugin.report.figures.canvas import BLUE, FAINT, INK, PAPER, SERIES, VERMILION
 from evalstats_plugin.report.text import percent, task_and_metric
 from evalstats_plugin.stats.arrays import FloatArray
 
@@ -83,10 +73,10 @@ def plot_differences(results: Comparisons, *, ax: Axes | None = None) -> Axes:
     first = {row.model_a for row in rows}
     against = next(iter(first)) if len(first) == 1 else None
     named = [(task_and_metric(row), row.model_b if against else _pair(row)) for row in rows]
-    if len(named) > MOST_ROWS and not against:
-        msg = f"a figure has room for {MOST_ROWS} pairs, not {len(named):,}: choose a task"
+    if len(named) > canvas.MOST_ROWS and not against:
+        msg = f"a figure has room for {canvas.MOST_ROWS} pairs, not {len(named):,}: choose a task"
         raise DesignError(f"{msg}, a baseline (--baseline; in Python: baseline=), or models")
-    laid = Rows.of(named)
+    laid = canvas.Rows.of(named)
     width = _PLOT + _NUMBERS + laid.width
     axes: Any = canvas.axes_or_new(ax, width, laid.height + 0.3)
     laid.write(axes)
@@ -150,7 +140,7 @@ def _add_difference_axis(axes: Any, rows: Sequence[Comparison], against: str | N
         reach = max([*values, none]) / min([*values, none])
         axes.set_xlim(min([*values, none]) / reach**0.05, max([*values, none]) * reach**0.05)
     else:
-        frame(axes, [*values, none])
+        canvas.frame(axes, [*values, none])
     axes.axvline(none, color=INK, linewidth=0.9, zorder=2)
     level = percent(rows[0].confidence_level)
     what = f"{rows[0].effect} to {canvas.shown(against, 70)}" if against else rows[0].effect
@@ -160,7 +150,7 @@ def _add_difference_axis(axes: Any, rows: Sequence[Comparison], against: str | N
     axes.set_xlabel(f"{what}\n{level} intervals{thin}{worse}", parse_math=False)
 
 
-def _add_verdict_legend(axes: Any, laid: Rows, rows: Sequence[Comparison]) -> None:
+def _add_verdict_legend(axes: Any, laid: canvas.Rows, rows: Sequence[Comparison]) -> None:
     from matplotlib.lines import Line2D
 
     verdicts = [name for name in _MARKS if name in {row.verdict for row in rows}]
@@ -194,7 +184,7 @@ def plot_comparison_matrix(results: Comparisons | Ranking, *, ax: Axes | None = 
     n = len(square.names)
     if n > MOST_IN_MATRIX:
         raise DesignError(f"a matrix has room for {MOST_IN_MATRIX} models, not {n}: choose some")
-    rows = Rows.of([(square.title, name) for name in square.names])
+    rows = canvas.Rows.of([(square.title, name) for name in square.names])
     edges = _matrix_edges(rows)
     size = (n * _CELL + rows.width + 0.6, edges[-1] * _CELL + 1.05 + rows.title_height)
     axes = canvas.axes_or_new(ax, max(size[0], 5.6), size[1])
@@ -246,7 +236,7 @@ def _square_of_ranking(results: Any) -> _Square:
     return _Square(title, list(frame.index), better, told_apart, " (all pairs considered)")
 
 
-def _matrix_edges(rows: Rows) -> FloatArray:
+def _matrix_edges(rows: canvas.Rows) -> FloatArray:
     """Return the edges of rows: a cell each, more for names of several lines."""
     lines = np.array([label.count("\n") + 1 for label in rows.labels])
     return np.concatenate([[0.0], np.cumsum(np.maximum(1.0, lines * canvas.LINE / _CELL))])
@@ -256,7 +246,7 @@ def _draw_cells(axes: Any, square: _Square, edges: FloatArray) -> None:
     n = len(square.names)
     shown = np.ma.masked_invalid(square.better)
     axes.pcolormesh(
-        np.arange(n + 1), edges, shown, cmap="cividis_r", vmin=0, vmax=1, edgecolors=canvas.PAPER,
+        np.arange(n + 1), edges, shown, cmap="cividis_r", vmin=0, vmax=1, edgecolors=PAPER,
         linewidth=0.6,
     )  # fmt: skip
     middles = ((edges[1:] + edges[:-1]) / 2).tolist()
@@ -291,7 +281,7 @@ def _percent(value: float) -> str:
     return ">99" if value >= 0.995 else "<1" if value < 0.005 else f"{100 * value:.0f}"
 
 
-def _write_names(axes: Any, rows: Rows, edges: FloatArray) -> None:
+def _write_names(axes: Any, rows: canvas.Rows, edges: FloatArray) -> None:
     n = len(rows.labels)
     middles = (edges[1:] + edges[:-1]) / 2
     axes.set_yticks(middles, rows.labels, fontsize=canvas.SMALL, parse_math=False, linespacing=1.0)
@@ -335,7 +325,7 @@ def plot_ranks(results: Ranking | RankSets | Comparisons, *, ax: Axes | None = N
     if n > MOST_RANKED:
         msg = f"a figure of ranks has room for {MOST_RANKED} models, not {n}: choose some"
         raise DesignError(msg)
-    rows = Rows.of([(order.title, name) for name in order.names])
+    rows = canvas.Rows.of([(order.title, name) for name in order.names])
     groups = _groups(order.letters)
     # Letters are beside the ranks, on the same scale.
     unit = max(_RANK, 2.6 / n)
@@ -346,7 +336,7 @@ def plot_ranks(results: Ranking | RankSets | Comparisons, *, ax: Axes | None = N
     if order.distribution is not None:
         _draw_distribution(axes, rows, order.distribution)
     _draw_ranges(axes, rows, order)
-    _draw_groups(axes, rows, groups, n, _LETTER / unit)
+    _draw_groups(axes, rows, groups, _LETTER / unit)
     _add_rank_axis(axes, order, bool(groups))
     return axes
 
@@ -380,7 +370,7 @@ def _order(results: Any) -> _Order:
     return _Order(title, *columns, level=level, distribution=distribution)
 
 
-def _draw_distribution(axes: Any, rows: Rows, probability: FloatArray) -> None:
+def _draw_distribution(axes: Any, rows: canvas.Rows, probability: FloatArray) -> None:
     across = np.arange(len(probability) + 1, dtype=np.float64) + 0.5
     # Shades of the text colour, so that a page can substitute its own.
     shades = canvas.matplotlib().colors.LinearSegmentedColormap.from_list(
@@ -392,7 +382,7 @@ def _draw_distribution(axes: Any, rows: Rows, probability: FloatArray) -> None:
     axes.pcolormesh(across, edges, shown, cmap=shades, vmin=0, vmax=most, zorder=1)
 
 
-def _draw_ranges(axes: Any, rows: Rows, order: _Order) -> None:
+def _draw_ranges(axes: Any, rows: canvas.Rows, order: _Order) -> None:
     best, worst = np.array(order.best) - 0.4, np.array(order.worst) + 0.4
     thick = 1.6 if order.distribution is not None else 5.0
     axes.hlines(rows.places, best, worst, color=BLUE, linewidth=thick, zorder=3)
@@ -416,8 +406,9 @@ def _groups(letters: Sequence[str]) -> dict[str, list[int]]:
     return groups
 
 
-def _draw_groups(axes: Any, rows: Rows, groups: dict[str, list[int]], n: int, step: float) -> None:
+def _draw_groups(axes: Any, rows: canvas.Rows, groups: dict[str, list[int]], step: float) -> None:
     """Draw a line for each letter, with a dot at each model that has it."""
+    n = len(rows.places)
     for k, (letter, places) in enumerate(groups.items()):
         x = n + 0.5 + (k + 1) * step
         at = rows.places[places]

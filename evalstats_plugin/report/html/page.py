@@ -23,20 +23,8 @@ from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.report import text
 from evalstats_plugin.report.comparisons import sampled_probability
 from evalstats_plugin.report.html import board as boards
+from evalstats_plugin.report.html import parts
 from evalstats_plugin.report.html.board import Board
-from evalstats_plugin.report.html.parts import (
-    SHOWN,
-    distinct,
-    held_items,
-    items_data,
-    judged_table,
-    logs_table,
-    scores_table,
-    settings_table,
-    slices_table,
-    table_data,
-    texts_data,
-)
 from evalstats_plugin.report.leaderboard import column_name
 from evalstats_plugin.report.settings import settings_of
 from evalstats_plugin.runtime import VERSION
@@ -122,22 +110,23 @@ def _contents(page: Page) -> dict[str, Any]:
         if {*task_answers.models} <= {*models}
         and (metrics is None or (task_answers.task, task_answers.metric) in metrics)
     ]
-    held, items_left = held_items(answers)
+    held, items_left = parts.held_items(answers)
     findings = boards.suspects(held)
-    texts, texts_left = texts_data(held, models, page.texts)
+    texts, texts_left = parts.texts_data(held, models, page.texts)
     marks = text.note_numbers(rows)
     settings = settings_of(page.responses)
-    tables = {"scores": scores_table(page.intervals, marks), "logs": logs_table(page.responses)}
-    tables |= {"settings": settings_table(settings)} if settings else {}
-    tables |= {"every-slice": slices_table(page.slices)} if page.slices else {}
-    tables |= {"every-judged": judged_table(page.judged)} if page.judged else {}
+    tables = {"scores": parts.scores_table(page.intervals, marks)}
+    tables["logs"] = parts.logs_table(page.responses)
+    tables |= {"settings": parts.settings_table(settings)} if settings else {}
+    tables |= {"every-slice": parts.slices_table(page.slices)} if page.slices else {}
+    tables |= {"every-judged": parts.judged_table(page.judged)} if page.judged else {}
     common = [*page.intervals.notes, *(page.table.notes if page.table else ()), *page.notes]
     left = [*filter(None, (items_left, texts_left))]
     data: dict[str, Any] = {
-        "models": distinct(models),
-        "items": items_data(held, models),
+        "models": parts.distinct(models),
+        "items": parts.items_data(held, models),
         "texts": texts,
-        "tables": [table_data(name, table) for name, table in tables.items()],
+        "tables": [parts.table_data(name, table) for name, table in tables.items()],
     }
     shown: dict[str, Any] = {"board": board}
     if board is not None:
@@ -275,7 +264,7 @@ def environment() -> Environment:
     made = Environment(
         loader=FunctionLoader(_part), autoescape=True, finalize=shown, undefined=StrictUndefined
     )
-    cast("dict[str, Any]", made.globals)["shown"] = SHOWN
+    cast("dict[str, Any]", made.globals)["shown"] = parts.SHOWN
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return made
 
