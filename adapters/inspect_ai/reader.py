@@ -649,15 +649,12 @@ class Table:
         invalidated = sum(t.invalidated for t in self.samples)
         which = "sample is" if invalidated == 1 else "samples are"
         n_absent = len(self.item_ids) - len(set(self.rows.tolist()))
-        return [
-            *(
-                [f"{failed} of {counted(len(self.samples), 'sample')} ended in an error"]
-                if failed
-                else []
-            ),
-            *([f"{invalidated} invalidated {which} left out"] if invalidated else []),
-            *([f"{counted(n_absent, 'item')} of the run without a sample"] if n_absent else []),
-        ]
+        told = {
+            f"{failed} of {counted(len(self.samples), 'sample')} ended in an error": failed,
+            f"{invalidated} invalidated {which} left out": invalidated,
+            f"{counted(n_absent, 'item')} of the run without a sample": n_absent,
+        }
+        return [note for note, n in told.items() if n]
 
 
 def tabulate(samples: Sequence[LoggedSample], log: EvalLog, path: Path) -> Table:
