@@ -195,7 +195,7 @@ def _sequential_solve(
     """Interval and p-value of every pair; NaN without bounds or common items."""
     if pairing.kind == "binary":
         counts = paired_counts(
-            0 * pairing.n_items,
+            0,
             (differences < 0).sum(axis=1),
             (differences > 0).sum(axis=1),
             (differences == 0).sum(axis=1),

@@ -7,6 +7,7 @@ are read as the same table on disk is.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -67,9 +68,12 @@ def sorted_out(given: Sequence[Any], selection: Selection, plugins: Plugins) -> 
 
 
 def _add(held: Held, entry: Any, selection: Selection, plugins: Plugins) -> None:
-    if isinstance(entry, (str, PathLike)):
-        path = cast("str | PathLike[str]", entry)
-        held.places.append(path if isinstance(path, (str, Path)) else str(path))
+    if isinstance(entry, (str, Path)):
+        held.places.append(entry)
+    elif isinstance(entry, PathLike):
+        place = cast("PathLike[str]", entry)
+        # Addresses beyond the file system are texts.
+        held.places.append(str(place) if "://" in str(place) else os.fsdecode(place))
     elif isinstance(entry, LogFile):
         held.tables.append(entry)
     elif isinstance(entry, (Responses, ResponseSet, ResponseMatrix, ResponseStore)):

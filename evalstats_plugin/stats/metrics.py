@@ -195,7 +195,7 @@ def bleu(sums: FloatArray) -> FloatArray:
     length, wanted = sums[..., 0], sums[..., 1]
     correct, total = sums[..., 2:6], sums[..., 6:]
     # Exponential smoothing: each order without a match halves the precision put in its place.
-    halvings = np.cumsum((correct == 0) & (total > 0), axis=-1)
+    halvings = np.cumsum(correct == 0, axis=-1)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         logs = np.log(np.where(correct > 0, correct, 0.5**halvings) / total)
         # From the first order without n-grams on, precisions are 0.

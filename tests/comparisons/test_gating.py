@@ -231,6 +231,24 @@ def test_a_candidate_without_the_items_it_gets_wrong_does_not_pass() -> None:
             assert "would not pass if they were the worst possible: run them" in row.notes[-1]
 
 
+def test_a_group_does_not_pass_where_a_task_lacks_items() -> None:
+    """Its mean over the items that are there says nothing of the others."""
+    both = Group("both", 0, "macro", 2, logged=0.5)
+    old, same = (
+        [replace(_on(model, OLD, task=task), groups=(both,)) for task in ("t", "u")]
+        for model in ("old", "new")
+    )
+    gone = (np.arange(100) < 10)[:, None]
+    same[0] = replace(same[0], scores=np.where(gone, np.nan, same[0].scores))
+
+    rows = {row.task: row for row in es.gate([*old, *same], baseline="old", rng=0)}
+
+    assert {"t": 10, "u": 0, "both": 0} == {task: row.n_lacking for task, row in rows.items()}
+    assert rows["u"].decision == "pass"
+    assert rows["both"].decision == "inconclusive"
+    assert "no score of some items of the baseline" in rows["both"].notes[-1]
+
+
 def test_a_few_items_that_change_nothing_may_be_lacking() -> None:
     """A candidate that is better passes without two items, and one that regressed stays so."""
     gone = np.arange(100) < 2

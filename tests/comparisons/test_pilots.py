@@ -159,6 +159,10 @@ def test_units_of_scores_do_not_matter(unit: float) -> None:
         found = pilots._with_more_epochs(unit * a, unit * other, 5)
         np.testing.assert_allclose(found, unit * pilots._with_more_epochs(a, other, 5), rtol=1e-9)
     assert pilots._without_noise(np.array([0.3]), 0.1).tolist() == [0.3]
+    # Half of a variance of .02 is noise.
+    assert pilots._without_noise(np.array([0.2, 0.4]), 0.01) == pytest.approx(
+        [0.3 - 0.1 / 2**0.5, 0.3 + 0.1 / 2**0.5]
+    )
     assert pilots._without_noise(np.full(4, 0.3), 0.1) == pytest.approx(0.3)
 
 

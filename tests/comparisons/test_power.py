@@ -774,6 +774,22 @@ def test_non_inferiority_is_planned_from_a_pilot() -> None:
         es.power(pilot, difference=-0.2, design=PowerDesign(margin=0.1))
 
 
+@pytest.mark.parametrize("asked", [{"n_items": 40}, {"n_items": 400}])
+def test_plans_of_errors_are_those_of_what_is_right(asked: dict[str, Any]) -> None:
+    """Non-inferiority where lower scores are better: the mirror image of a skewed pilot."""
+    scores = np.random.default_rng(5).beta([[0.5], [0.6]], 4, size=(2, 40))
+    plain = [r.measured(scale=es.Scale(0, 1)) for r in _matrix(1 - scores).to_responses()]
+    errors = [
+        replace(r, scores=1 - r.scores, measure=replace(r.measure, higher_is_better=False))
+        for r in plain
+    ]
+    first, second = (
+        es.power(es.ResponseSet(tuple(of)), design=PowerDesign(margin=0.03), **asked)[0].power
+        for of in (plain, errors)
+    )
+    assert first == pytest.approx(second)
+
+
 def test_more_epochs_buy_what_the_variance_within_items_says() -> None:
     """All of the variance within items: four times the epochs, a quarter of the items."""
     rng = np.random.default_rng(8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evalstats_plugin.data import tables
+from evalstats_plugin.data import importing, tables
 from evalstats_plugin.data.importing import store_table, write_store
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.data.store import ROWS, Coding, ResponseStore, is_store
+from evalstats_plugin.data.store import ROWS, Coding, ResponseStore, is_store, tasks_of
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 
 
@@ -34,6 +36,38 @@ def pieces(matrix: ResponseMatrix, size: int):
             matrix.scores[:, part], matrix.models, matrix.item_ids[part], matrix.tasks[part],
             matrix.metrics[part], None if matrix.clusters is None else matrix.clusters[part],
         )  # fmt: skip
+
+
+def test_tasks_are_apart_under_each_of_their_metrics(tmp_path: Path):
+    """Two tasks with two metrics are four."""
+    matrix = drawn(n=3, m=12, missing=0)
+    tasks, metrics = np.repeat(["a", "b"], 6), np.tile(["acc", "f1"], 6)
+    named = ResponseMatrix(matrix.scores, matrix.models, matrix.item_ids, tasks, metrics)
+
+    each = tasks_of(write_store(tmp_path / "s.parquet", [named]))
+
+    assert [(t.task, t.metric) for t in each] == [(t, m) for t in "ab" for m in ("acc", "f1")]
+    for task, start in zip(each, (0, 1, 6, 7), strict=True):
+        [first, *_] = task.responses(np.arange(3))
+        np.testing.assert_array_equal(first.scores, matrix.scores[0, start : start + 6 : 2])
+
+
+def test_255_levels_have_a_byte_for_the_best_score():
+    codes = Coding(255).encode(np.array([0, 1 / 255, 1, np.nan]))
+
+    assert codes.tolist() == [0, 1, 255, 0]
+    with pytest.raises(DesignError, match=r"score 1\.00392 is no multiple of 1/255"):
+        Coding(255).encode(np.array([256 / 255]))
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_room_is_taken_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str
+):
+    """Where the system has no call for it, by the size of the file."""
+    monkeypatch.setattr(sys, "platform", platform)
+    with importing._room_beside(tmp_path / "new" / "s.parquet", 5000) as file:
+        assert os.fstat(file.fileno()).st_size == 5000
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.1])

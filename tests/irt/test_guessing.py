@@ -183,11 +183,18 @@ def test_an_upper_asymptote_that_is_given_stays(slipping):
 
 def test_asymptotes_that_the_answers_do_not_tell_are_noted():
     matrix, _ = simulate_responses(rng=0, n_models=40, n_items=30, item_model="4pl")
+    by_model = {
+        model: [n for n in fit_irt(matrix, model, options=MmlOptions(prior="weak")).notes
+                if "is that of the prior: the answers hardly tell it" in n]
+        for model in ("2pl", "3pl", "4pl")
+    }  # fmt: skip
 
-    assert any(
-        "the upper asymptote of 30 of 30 items is that of the prior" in note
-        for note in fit_irt(matrix, "4pl", options=MmlOptions(prior="weak")).notes
-    )
+    assert by_model["2pl"] == []
+    assert [note.split(" of ")[0] for note in by_model["3pl"]] == ["the lower asymptote"]
+    assert [note.split(" of ")[0] for note in by_model["4pl"]] == [
+        "the lower asymptote", "the upper asymptote"
+    ]  # fmt: skip
+    assert "the upper asymptote of 30 of 30 items" in by_model["4pl"][1]
 
 
 @pytest.mark.parametrize(

@@ -411,6 +411,19 @@ def test_a_run_of_a_part_of_a_task_is_noted() -> None:
     assert note.endswith("(es_mc: 7 of 60)")
 
 
+def test_a_path_of_any_kind_is_read() -> None:
+    """As `open` reads it: whatever has an address in the file system."""
+
+    class Place:
+        def __fspath__(self) -> str:
+            return str(LM_EVAL)
+
+        def __str__(self) -> str:
+            return "a place"
+
+    assert _rows(Place()) == _rows(LM_EVAL)
+
+
 def test_addresses_of_files_are_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     """On Windows the slash before the drive is none of them."""
     assert as_path("file:///logs/a%20b") == Path("/logs/a b")

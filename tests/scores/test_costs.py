@@ -185,6 +185,7 @@ def test_costs_below_zero_and_logs_without_costs_are_errors() -> None:
         costs(_responses(spent, 0 * spent))
     with pytest.raises(DesignError, match="no cost is logged for each item"):
         costs(_responses(spent, 0 * spent)[:1])
+    assert _only(0 * spent, np.ones((2, 1))).per_item == 0
 
 
 def test_equal_costs_have_no_limits_and_the_cost_of_a_right_answer_has() -> None:

@@ -274,6 +274,10 @@ def test_unscored_items_are_compared_with_what_others_find_hard() -> None:
         "score 0.700 on them and 0.767 on the rest: perhaps a random part"
     )
     assert (hard.problem, hard.models) == ("unscored", ("a",))
+    # Most of the items: what is left of them varies less than items drawn with replacement.
+    other = _responses("b", scores=~np.isin(IDS, [0, 1, 2, *range(30, 35)])[:, None] * 1.0)
+    (most,) = find_problems([_without(A, slice(30)), other])
+    assert most.detail.endswith("0.900 on them and 0.500 on the rest: not a random part")
     backwards = [o.of_items(IDS[::-1]) for o in others]
     assert hard == find_problems([_without(A, slice(10)), *backwards])[0]
     # Nobody tells of items that all lack.

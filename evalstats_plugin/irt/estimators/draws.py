@@ -183,7 +183,10 @@ def _shift_move(state: _State, generator: torch.Generator) -> _State:
 
 
 def _scale_move(state: _State, generator: torch.Generator) -> _State:
-    """Scale abilities up, and discriminations and their distribution down, in a 2PL [LS00]_."""
+    """Scale abilities up, and discriminations and their spread down, in a 2PL [LS00]_.
+
+    Their mean is drawn anew next, whatever it was.
+    """
     count, square = state.ability.shape[1], state.ability.square().sum(1, keepdim=True)
     table, step = _table(count, square)
     inverse = torch.exp(-table)
@@ -194,7 +197,6 @@ def _scale_move(state: _State, generator: torch.Generator) -> _State:
     return state._replace(
         ability=state.ability * scale,
         slope=state.slope / scale,
-        slope_mean=state.slope_mean / scale,
         slope_sd=state.slope_sd / scale,
     )
 

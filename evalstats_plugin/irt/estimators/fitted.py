@@ -112,7 +112,7 @@ def fit_mml(
         | {"dispersion": dispersion}
         | ({"upper": options.upper} if options.upper < 1 else {}),
         notes=(*fit.notes, *notes, *suspects_note(fit), *_flat_note(flat),
-               *(_untold_note(marginal, spread) if item_model == "4pl" else ()),
+               *_untold_note(marginal, spread),
                *(_missing_errors_note(fit, m) if wanted else ())),
     )  # fmt: skip
 

@@ -258,8 +258,7 @@ def paired_items_needed(
     [145.0, 89.0]
     """
     differing, size = np.broadcast_arrays(*(np.atleast_1d(x) for x in (discordance, difference)))
-    spread = np.maximum(differing - np.square(size), 0.01 * differing)
-    start = items_needed(size, spread, tail=tail, power=power)
+    start = items_needed(size, differing, tail=tail, power=power)
 
     def power_of(n: FloatArray) -> FloatArray:
         return paired_power(n, differing, size, tail=tail)

@@ -35,6 +35,20 @@ def test_means_are_over_items_of_their_epochs(seed: int) -> None:
     assert math.isnan(mean_of(_column()))
 
 
+def test_prompts_are_told_apart_by_their_choices() -> None:
+    """The same question with other answers to choose from is another."""
+    columns: dict[Key, Column] = {}
+    for k, choices in enumerate((["a", "b"], ["a", "c"], ["a", "b"], None)):
+        asked = {"raw": "q", "choices": choices}
+        record = {"sample_id": k, "input": asked, "evaluation": {"score": 1.0}}
+        reader._add(columns, record | {"evaluation_name": "r"}, "line")
+
+    (column,) = columns.values()
+    first, second, third, none = column.prompts
+    assert first == third
+    assert len({first, second, none}) == 3
+
+
 def test_a_score_is_a_mean_or_a_percentage_of_it() -> None:
     """To six digits."""
     assert [scale_of(x, 0.5) for x in (0.5, 0.5000004, 50.0, 50.00004, 0.6, 5.0)] == [

@@ -342,8 +342,8 @@ def test_two_repeats_are_several(tmp_path: Path) -> None:
 
 
 def test_an_item_whose_choices_were_not_logged_has_no_chance() -> None:
-    """It is unknown, and that of others is not."""
-    logged = ({"filtered_resps": [[0.0, False]] * 4}, {}, {"filtered_resps": None})
+    """It is unknown, and that of others is not; of one choice there is none either."""
+    logged = ({"filtered_resps": [[0.0, False]] * 4}, {}, {"filtered_resps": [[0.0, False]]})
     records = [(k, k, {**each, "metrics": ["acc"], "acc": 1.0}) for k, each in enumerate(logged)]
     samples = collect(records, ["none"], "samples.jsonl", choices=True).by_filter["none"]
     chance = samples.chance("acc")

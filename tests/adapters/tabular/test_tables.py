@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from evalstats_plugin import annotate, compare, export, fit_irt, intervals, read
@@ -350,6 +352,16 @@ def test_columns_are_refused_where_no_table_is(tmp_path: Path) -> None:
     with pytest.raises(SelectionError, match=r"are about tables .* is a log of lm_eval"):
         read(logs, task="es_one", columns={"item": "x"})
     assert not list(tmp_path.iterdir())
+
+
+def test_texts_of_parquet_files_are_checked(tmp_path: Path) -> None:
+    """Arrow reads bytes that are no text without a word."""
+    models = pa.array([b"m1", b"\xff"], pa.binary()).view(pa.string())
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"model": models, "item": ["q", "q"], "score": [1.0, 0.0]}), path)
+
+    with pytest.raises(LogError, match=r"t\.parquet cannot be read as Parquet.*may be damaged"):
+        read(path)
 
 
 @pytest.mark.parametrize("name", ["t.xlsx", "t.csv.gz"])

@@ -142,6 +142,7 @@ def test_predictions_are_averaged_over_the_errors_of_abilities():
     right, _ = simulated(15, 30, np.random.default_rng(3))
     fit, at_estimates = fit_curves(counts(right)), items_integrated(counts(right), "2pl")
     error = at_estimates.covariance.diagonal().sqrt()
+    torch.testing.assert_close(fit.std_error, error)
     away = (fit.nodes - at_estimates.ability[:, None]) / error[:, None]
     weight = torch.softmax(-(away**2) / 2, dim=1)
 

@@ -7,7 +7,7 @@ from scipy import optimize
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
-from evalstats_plugin.ranking.ratings.profile import profile_interval
+from evalstats_plugin.ranking.ratings.profile import _limit, profile_interval
 
 DROP = 3.841458820694124
 """95 % quantile of χ² with 1 degree of freedom."""
@@ -28,6 +28,19 @@ def test_two_players_have_the_likelihood_ratio_interval_of_a_proportion():
     # Of the ratings themselves, ± half the difference.
     own = profile_interval(made, "player_1")
     np.testing.assert_allclose(own, [-found.high / 2, -found.low / 2], atol=1e-6)
+
+
+def test_limits_are_sought_near_the_estimate_first():
+    """Far away the likelihood is flat, and hard to maximise."""
+    tried = []
+
+    def excess(x):
+        tried.append(x)
+        return x - 3.0
+
+    assert _limit(excess, 1.0, 1.0) == pytest.approx(3.0)
+    assert max(tried) == 3.0
+    assert _limit(lambda _: -1.0, 1.0, -1.0) == -np.inf
 
 
 @pytest.mark.parametrize("ties", ["half", "davidson", "rao-kupper"])
