@@ -113,6 +113,10 @@ def test_all_runs_are_kept_or_refused_on_request():
         named, _ = choose_runs(alike, "all")
         assert [r.model for r in named] == ["m @ run_1", "m @ run_2"]
         assert {undated(r).model for r in named} == {"m"}
+    mixed = [replace(each[0], source=replace(each[0].source, when="")), each[1]]
+    assert [r.model for r in choose_runs(mixed, "all")[0]] == [
+        "m @ run_1", f"m @ {each[1].source.when}"
+    ]  # fmt: skip
     with pytest.raises(es.errors.DesignError, match="in 2 runs"):
         choose_runs(each, "error")
 

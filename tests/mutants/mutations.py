@@ -388,11 +388,12 @@ def control_of(mutant: Mutant) -> Mutant | None:
     return replace(mutant, mutated="itself", code=f"({mutant.original})")
 
 
-def equivalent() -> dict[str, str]:
-    """Return why no test can tell a mutant from the program, by the mutant's key."""
+def equivalent(*, gone: bool = True) -> dict[str, str]:
+    """Return why no test can tell a mutant from the program, by key; of lines `gone` since, too."""
     text = Path(__file__).with_name("equivalent.toml").read_text()
     return {
         mutant: each["proof"]
         for each in tomllib.loads(text).get("equivalent", ())
         for mutant in each["mutants"]
+        if gone or not each.get("gone")
     }

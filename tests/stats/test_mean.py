@@ -88,3 +88,10 @@ def test_leading_axes_broadcast():
     for index in np.ndindex(2, 3):
         alone = means.t_interval(scores[index], confidence_level=0.95)
         assert np.allclose(alone, np.array(together)[:, *index], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("missing", [[], [np.nan]])
+def test_equal_scores_have_no_spread_whatever_is_missing(missing):
+    """The mean of three scores of .1 is not .1 to the last bit."""
+    assert np.std([0.1] * 3) > 0
+    assert means.moments([0.1] * 3 + missing).std == 0
