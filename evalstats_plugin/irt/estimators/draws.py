@@ -164,9 +164,10 @@ def _draw_items(
 
 
 def _shift_move(state: _State, generator: torch.Generator) -> _State:
-    """Shift abilities up, and intercepts and their mean down: the likelihood does not change.
+    """Shift abilities up, and intercepts down: the likelihood does not change.
 
     Single draws would mix slowly in this direction. Residuals d - μ change by the share a - μ_a.
+    The mean of the intercepts moves too, but is drawn anew next, whatever it was.
     """
     odd, above = state.slope - state.slope_mean, state.intercept - state.mean
     count, m = state.ability.shape[1], state.slope_mean
@@ -178,7 +179,6 @@ def _shift_move(state: _State, generator: torch.Generator) -> _State:
     return state._replace(
         ability=state.ability + shift,
         intercept=state.intercept - state.slope * shift,
-        mean=state.mean - m * shift,
     )
 
 
