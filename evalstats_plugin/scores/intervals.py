@@ -74,7 +74,7 @@ from evalstats_plugin.stats.clustered import (
     size_trend,
 )
 from evalstats_plugin.stats.grid_posteriors import FEW_FREEDOM, size_slope
-from evalstats_plugin.stats.interval import Interval, normal_quantile
+from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.means import t_quantile
 from evalstats_plugin.stats.reach import one_more
 from evalstats_plugin.stats.streams import stream
@@ -703,10 +703,7 @@ def _of_population(
 
 def _shrunk(estimate: float, limits: Sequence[float], n: int, total: int | None) -> list[float]:
     """Return limits for so many items in all, from those for endless ones."""
-    if total is None:
-        return list(limits)
-    each = np.array(limits)
-    return shrink(estimate, Interval(each, each), n, total).low.tolist()
+    return list(limits) if total is None else shrink(estimate, limits, n, total).tolist()
 
 
 def _of_matrix(

@@ -229,7 +229,7 @@ def adjusted(scores, covariate, n):
     yield "cuped-t-hc3", regression.adjusted_t_interval(hc3, confidence_level=LEVEL)
     half = 1.959964 * np.sqrt(found.variance)
     yield "cuped-z", Interval(found.estimate - half, found.estimate + half)
-    yield "beta_hpd+fpc", finite_population.shrink(k / n, UNIFORM(k, n), n, 1000)
+    yield "beta_hpd+fpc", Interval(*finite_population.shrink(k / n, UNIFORM(k, n), n, 1000))
 
 
 @cache

@@ -131,14 +131,12 @@ def _beta_binomial(a: FloatArray, b: FloatArray, left: FloatArray) -> FloatArray
 
 
 def shrink(
-    estimates: ArrayLike, interval: Interval, n: ArrayLike, population: ArrayLike
-) -> Interval:
-    """Shrink an interval for infinitely many items to one for these N: width times √(1 - n/N)."""
+    estimates: ArrayLike, limits: ArrayLike, n: ArrayLike, population: ArrayLike
+) -> FloatArray:
+    """Shrink limits for infinitely many items to those for these N: distances times √(1 - n/N)."""
     centre = np.asarray(estimates, dtype=np.float64)
-    factor = finite_population_correction(n, population)
-    return Interval(
-        centre - factor * (centre - interval.low), centre + factor * (interval.high - centre)
-    )
+    away = np.asarray(limits, dtype=np.float64) - centre
+    return centre + finite_population_correction(n, population) * away
 
 
 def finite_population_correction(n: ArrayLike, population: ArrayLike) -> FloatArray:
