@@ -313,8 +313,8 @@ RUNS: Mapping[str, Mapping[str, Run]] = {
            for prior in PRIORS[:3] for level in (0.5, 0.9)},
         "none run": partial(finite_population.predictive_equal_tailed, [0, 0], [0, 0], [1, 4],
                             confidence_level=0.5, prior=(1, 1)),
-        "shrunk": partial(finite_population.shrink, [0.5, 0.9], Interval(
-            np.array([0.3, 0.7]), np.array([0.9, 1.0])), [5, 9], [9, 9]),
+        "shrunk": lambda: Interval(*finite_population.shrink(
+            [0.5, 0.9], [[0.3, 0.7], [0.9, 1.0]], [5, 9], [9, 9])),
         "mover": partial(strata.mover, [0.5, 0.9, 0.1], Interval(
             np.array([0.3, 0.7, 0.0]), np.array([0.9, 1.0, 0.2])), [[1, 2, 3], [1, 1, 1.0]]),
         "effective": lambda: [strata.beta_effective(

@@ -12,6 +12,7 @@ import study
 from scipy import special, stats
 
 from evalstats_plugin.stats import bounded, means
+from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.survey import finite_population, strata
 
 pytestmark = pytest.mark.validation
@@ -184,10 +185,12 @@ def finite_population_rows():
                     k, n, population, **prior
                 ),
                 "predictive_hpd": finite_population.predictive_hpd(k, n, population, **prior),
-                "shrink(beta_hpd)": finite_population.shrink(k / n, endless, n, population),
-                "shrink(wilson)": finite_population.shrink(
-                    k / n, wilson(k, n, confidence_level=LEVEL), n, population
-                ),
+            } | {
+                f"shrink({name})": Interval(*finite_population.shrink(k / n, limits, n, population))
+                for name, limits in (
+                    ("beta_hpd", endless),
+                    ("wilson", wilson(k, n, confidence_level=LEVEL)),
+                )
             }
             right = np.arange(population + 1)[:, None]
             chance = stats.hypergeom.pmf(k, population, right, n)
@@ -211,7 +214,7 @@ def finite_bounded_rows():
             everything = study.BOUNDED_SCORES[name][0](np.random.default_rng(3), (2000, population))
             case, seen = {"scores": name, "population": population, "n": n}, everything[:, :n]
             endless = BOUNDED["dirichlet_process(0.5)"](seen)
-            shrunk = finite_population.shrink(seen.mean(axis=1), endless, n, population)
+            shrunk = Interval(*finite_population.shrink(seen.mean(axis=1), endless, n, population))
             for method, interval in (("endless", endless), ("shrink", shrunk)):
                 rows.append(row(case, method, interval, everything.mean(axis=1), (0, 1)))
     return rows
