@@ -56,7 +56,6 @@ SECTIONS: Sections = {
         completion="Print the script for completion in the shell.",
     ),
 }
-"""Commands by question."""
 
 
 class _Main(LazyGroup):

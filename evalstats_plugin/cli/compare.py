@@ -7,16 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
-from evalstats_plugin.cli.shell import shared
-from evalstats_plugin.cli.shell.options import (
-    INTERVALS,
-    OUTPUT,
-    Name,
-    command,
-    picked,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import options, shared
+from evalstats_plugin.cli.shell.options import Name, command, picked, takes, under
 from evalstats_plugin.cli.shell.running import Run, check_alone, check_top, named, on_logs
 from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import SelectionError, few, no_such
@@ -58,12 +50,12 @@ class CompareOptions:
         "its tasks; run: all tasks of a metric; auto: groups, and all tasks that are in none.",
         default=shared.FAMILIES[0], type=Name("family", shared.FAMILIES), metavar="NAME",
     )  # fmt: skip
-    probabilities: Probabilities = under(INTERVALS)(  # noqa: RUF009 - a field
+    probabilities: Probabilities = under(options.INTERVALS)(  # noqa: RUF009 - a field
         "P(better) of each pair alone, or shrunk over all pairs of a table: of nearly equal models "
         "the one that looks better is in part the luckier.",
         default="alone", type=Name("kind", get_args(Probabilities)), metavar="NAME",
     )  # fmt: skip
-    prior: float | None = under(INTERVALS)(
+    prior: float | None = under(options.INTERVALS)(
         "Prior weight of each outcome, for methods that have a prior: 0.5 (Jeffreys) unless given, "
         "1 is uniform. Each row names its prior.",
         metavar="WEIGHT",
@@ -80,17 +72,17 @@ class CompareOptions:
         "answers where the logs have them. Name the two with --models or --baseline.",
         default=False,
     )
-    details: bool = under(OUTPUT)(
+    details: bool = under(options.OUTPUT)(
         "Print every pair on every task with limits, p and P(better); standard errors, "
         "correlations of question scores, wins, ties and losses. CSV and JSON always have them.",
         default=False,
     )
-    all_pairs: bool = under(OUTPUT)(
+    all_pairs: bool = under(options.OUTPUT)(
         "Print every pair; of more than 5 models only those that are apart are otherwise, of more "
         "than 10 possible ranks.",
         default=False,
     )
-    explain: bool = under(OUTPUT)("Also say what the words and marks mean.", default=False)
+    explain: bool = under(options.OUTPUT)("Also say what the words and marks mean.", default=False)
 
 
 @command(

@@ -20,19 +20,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from evalstats_plugin.cli.shell import shared
-from evalstats_plugin.cli.shell.options import (
-    OUTPUT,
-    Deciding,
-    Parsed,
-    checked,
-    command,
-    count_in,
-    options_of,
-    picked,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import options, shared
+from evalstats_plugin.cli.shell.options import Deciding, Parsed, command, picked, takes, under
 from evalstats_plugin.cli.shell.running import Run, check_top, named, on_logs
 from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
@@ -62,7 +51,7 @@ def parse_drop(text: str) -> float | str:
 def parse_items(text: str) -> tuple[str, int]:
     """Read ``TASK=N``."""
     task, _, number = text.rpartition("=")
-    n_items = count_in(number)
+    n_items = options.count_in(number)
     if not task or n_items is None:
         raise SelectionError(
             f"--items {text!r} gives no task a number: write it like --items mmlu=500"
@@ -98,7 +87,7 @@ class Protocol:
 
     def check_kept(self, ctx: click.Context) -> None:
         """Refuse options of the command line that the protocol does not have, or has otherwise."""
-        for name, option in options_of(ctx.command).items():
+        for name, option in options.options_of(ctx.command).items():
             source = ctx.get_parameter_source(option.name)
             if name in FREE or source is not ParameterSource.COMMANDLINE:
                 continue
@@ -128,13 +117,14 @@ def take_protocol(ctx: click.Context, _: click.Parameter, path: str | None) -> P
         told = tomllib.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise SelectionError(f"the protocol {path} is not TOML: {error}") from error
-    options = {name: o for name, o in options_of(ctx.command).items() if name not in FREE}
+    every = options.options_of(ctx.command)
+    allowed = {name: option for name, option in every.items() if name not in FREE}
     pinned: dict[str, Any] = {}
     for name, value in told.items():
-        if name not in options:
-            raise SelectionError(f"{path}: {no_such('key of a protocol', name, options)}")
+        if name not in allowed:
+            raise SelectionError(f"{path}: {no_such('key of a protocol', name, allowed)}")
         try:
-            pinned[name] = _strictly(ctx.command, options[name], value)
+            pinned[name] = _strictly(ctx.command, allowed[name], value)
         except SelectionError as error:
             raise SelectionError(f"{path}: {name} = {value!r}: {error}") from error
     if any(set(model) & set("*?") for model in pinned.get("models", ())):
@@ -144,13 +134,13 @@ def take_protocol(ctx: click.Context, _: click.Parameter, path: str | None) -> P
     if "baseline-logs" in pinned:
         folder = Path(path).parent
         pinned["baseline-logs"] = [str(folder / logs) for logs in pinned["baseline-logs"]]
-    ctx.default_map = {options[name].name: value for name, value in pinned.items()}
+    ctx.default_map = {allowed[name].name: value for name, value in pinned.items()}
     return Protocol(path, hashlib.sha256(content).hexdigest(), pinned)
 
 
 def _strictly(command: click.Command, option: click.Option, value: Any) -> Any:
     """Return a value of the very type of the option: click itself takes a text for a number."""
-    taken = checked(command, option, value)
+    taken = options.checked(command, option, value)
     kind, what = (str, int, float), "a text or a number"
     if isinstance(option.type, type(click.INT)):
         kind, what = (int,), "a whole number"
@@ -200,7 +190,7 @@ class GateOptions:
     badge: str | None = shared.file(
         "Also write the decision as a badge: an image (.svg), or JSON for shields.io (.json)."
     )
-    link: str | None = under(OUTPUT)(
+    link: str | None = under(options.OUTPUT)(
         "In Markdown, address of the items that were lost: {path} is the candidate's log, {item} "
         "the id.",
         metavar="URL", type=Parsed(parse_link),

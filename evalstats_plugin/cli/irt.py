@@ -10,14 +10,7 @@ import click
 
 from evalstats_plugin.cli.shell import running
 from evalstats_plugin.cli.shell.fitting import IrtOptions, parse_guessing, work_on
-from evalstats_plugin.cli.shell.options import (
-    POSITIVE,
-    LazyGroup,
-    Name,
-    command,
-    offers,
-    takes,
-)
+from evalstats_plugin.cli.shell.options import POSITIVE, LazyGroup, Name, command, offers, takes
 from evalstats_plugin.cli.shell.running import Run
 from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.hierarchical.methods import MOST_CAPABILITIES

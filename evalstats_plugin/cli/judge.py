@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from evalstats_plugin.cli.shell import shared
-from evalstats_plugin.cli.shell.options import (
-    OUTPUT,
-    POSITIVE,
-    LazyGroup,
-    Name,
-    command,
-    offers,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import options, shared
+from evalstats_plugin.cli.shell.options import LazyGroup, Name, command, offers, takes, under
 from evalstats_plugin.cli.shell.running import Labelled, Run, on_logs
 from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.runtime.untrusted import csv_cell
@@ -83,7 +74,7 @@ class JudgeOptions:
         "of; may be repeated. The length is looked up in logs that have the answers.",
         default=(), metavar="METRIC",
     )  # fmt: skip
-    explain: bool = under(OUTPUT)("Also say what the words and marks mean.", default=False)
+    explain: bool = under(options.OUTPUT)("Also say what the words and marks mean.", default=False)
 
 
 @command()
@@ -132,7 +123,7 @@ class Draw:
 
     next: int = _shown(
         "How many labels to ask for next, of all models together.",
-        default=50, type=POSITIVE, metavar="N",
+        default=50, type=options.POSITIVE, metavar="N",
     )  # fmt: skip
     to: str | None = shared.file(
         "File for the labels there are and the answers to label next (CSV): fill in the column "

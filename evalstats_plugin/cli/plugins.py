@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from evalstats_plugin.plugins import LoadedPlugin, Plugins
 
 
-SHELLS = ("bash", "zsh", "fish")
-
-
-_SOURCED = {
+SHELLS = {
     "bash": 'eval "$(evalstats-plugin completion bash)"    # in ~/.bashrc',
     "zsh": 'eval "$(evalstats-plugin completion zsh)"     # in ~/.zshrc, after compinit',
     "fish": "evalstats-plugin completion fish | source    # in ~/.config/fish/config.fish",
@@ -130,7 +127,7 @@ def _listed(plugin: LoadedPlugin) -> dict[str, Any]:
 
 
 @click.command(
-    epilog="\b\nTo have it in every session:\n" + "\n".join(f"  {x}" for x in _SOURCED.values())
+    epilog="\b\nTo have it in every session:\n" + "\n".join(f"  {x}" for x in SHELLS.values())
 )
 @click.argument("shell", type=click.Choice(SHELLS), required=False)
 @click.pass_context

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 LONG = 20.0
 """Expected seconds from which on the cost is printed before a fit starts."""
 
-_KINDS = {"model": "models", "task": "tasks"}
-
 _model = under("Model")
 
 
@@ -157,7 +155,7 @@ def read_covariates(paths: Sequence[str]) -> dict[str, dict[str, dict[str, float
     by_kind: dict[str, dict[str, dict[str, float]]] = {}
     for path in paths:
         kind, table = _table(path)
-        by_kind.setdefault(_KINDS[kind], {}).update(table)
+        by_kind.setdefault(f"{kind}s", {}).update(table)
     return by_kind
 
 
@@ -165,7 +163,7 @@ def _table(path: str) -> tuple[str, dict[str, dict[str, float]]]:
     """Return what the rows are of, and by covariate the number of each."""
     rows = running.csv_rows(path, "covariates")
     column_names = list(rows[0]) if rows else []
-    kind = next((name for name in _KINDS if name in column_names), None)
+    kind = next((name for name in ("model", "task") if name in column_names), None)
     if kind is None or len(column_names) < 2:
         raise LogError(
             f"{path} has the columns {', '.join(map(repr, column_names)) or 'none'}: it needs a "

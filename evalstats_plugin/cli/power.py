@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from evalstats_plugin.cli.shell import shared
-from evalstats_plugin.cli.shell.options import (
-    Name,
-    Parsed,
-    command,
-    parse_pair,
-    picked,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import options, shared
+from evalstats_plugin.cli.shell.options import Name, Parsed, command, picked, takes, under
 from evalstats_plugin.cli.shell.running import Run, on_logs
 from evalstats_plugin.errors import SelectionError
 
@@ -30,10 +22,9 @@ if TYPE_CHECKING:
 
 
 METHODS = ("auto", "miller", "t", "symmetric-bootstrap")
-"""Those of `comparisons.planning.solver`, which costs NumPy to import; a test compares.
-"""
+"""Those of `comparisons.planning.solver`, which costs NumPy to import; a test compares."""
 
-_parse_costs = partial(parse_pair, option="--costs", example="--costs 10,1")
+_parse_costs = partial(options.parse_pair, option="--costs", example="--costs 10,1")
 _goal = under("What is planned")
 _assumed = under("What is assumed without logs")
 
@@ -64,8 +55,7 @@ class PowerOptions:
         "-p", default=0.8, metavar="P",
     )  # fmt: skip
     n_models: int | None = _goal(
-        "Number of models, every pair of which is compared.  [default: as in the logs]",
-        metavar="N",
+        "Number of models, every pair of which is compared.  [default: as in the logs]", metavar="N"
     )
     design: str = _goal(
         "paired: all models answer the same items; unpaired: each answers its own.",
@@ -79,8 +69,7 @@ class PowerOptions:
         default="auto", type=Name("method", METHODS), metavar="NAME",
     )  # fmt: skip
     look_every: int | None = _goal(
-        "Items between looks at a sequential comparison, which stops once it is clear.",
-        metavar="N",
+        "Items between looks at a sequential comparison, which stops once it is clear.", metavar="N"
     )
     over_tasks: str = _goal(
         "Mean over tasks: fixed, or random for a sample of tasks; each: every task alone.",

@@ -441,13 +441,11 @@ ABILITIES = text.page_view(
     },
 )  # fmt: skip
 FACTORS = text.page_view(
-    _factors,
-    json=lambda results: {"items": Results(results.items).to_dict(), "fit": results.fit},
+    _factors, json=lambda results: {"items": Results(results.items).to_dict(), "fit": results.fit}
 )
 ITEMS, FACTOR_ITEMS = (view._replace(to_json=items_json) for view in (ABILITIES, FACTORS))
 HELD_OUT = text.page_view(
-    _held_out,
-    json=lambda results: {"calibration": [asdict(part) for part in results.calibration]},
+    _held_out, json=lambda results: {"calibration": [asdict(part) for part in results.calibration]}
 )
 NEW_ITEMS = text.page_view(
     _new_items,

@@ -245,10 +245,7 @@ def _limits_in_words(row: Comparison, *, swapped: bool) -> str:
 
 
 def _task_by_task(
-    pair: _Pair,
-    head: Sequence[Comparison],
-    tasks: Sequence[Comparison],
-    names: Mapping[str, str],
+    pair: _Pair, head: Sequence[Comparison], tasks: Sequence[Comparison], names: Mapping[str, str]
 ) -> list[str]:
     """Say on which tasks the two models are apart; every task that goes the other way is named."""
     if not tasks:

@@ -33,22 +33,11 @@ from evalstats_plugin.comparisons.rows import (
 )
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import counted, few
-from evalstats_plugin.report import text
-from evalstats_plugin.report.answers import (
-    answer,
-    answer_tables,
-    limits,
-    p_value,
-    size,
-    sized_limits,
-)
+from evalstats_plugin.report import answers, text
+from evalstats_plugin.report.answers import answer, limits, p_value, size, sized_limits
 from evalstats_plugin.report.tables import Column, Table, elided, fixed
 from evalstats_plugin.runtime.untrusted import markdown_text, printable, visible
-from evalstats_plugin.scores.rows import (
-    ItemComparison,
-    ItemComparisons,
-    OutcomeCounts,
-)
+from evalstats_plugin.scores.rows import ItemComparison, ItemComparisons, OutcomeCounts
 
 _STYLES = {"better": "green", "won": "green", "worse": "red", "lost": "red"}
 """Of verdicts and outcomes; others are dim."""
@@ -130,7 +119,7 @@ def print_comparisons(
         shown += [_comparison_table(rows, marks).terminal() for rows in of_tasks]
     else:
         marks, notes = _brief_notes(results)
-        shown += answer_tables(results.rows, marks, width, all_pairs=all_pairs)
+        shown += answers.answer_tables(results.rows, marks, width, all_pairs=all_pairs)
         if not explain:
             closing.insert(0, "Every limit and p: --details. What the words mean: --explain")
     if details:
@@ -145,7 +134,8 @@ def comparisons_text(results: Comparisons) -> str:
     """Return of each question the answer and a table, in lines of 80 characters, then the notes."""
     marks, notes = _brief_notes(results)
     file = StringIO()
-    text.print_all(answer_tables(results.rows, marks, 80), notes, [], file=file, width=80)
+    tables = answers.answer_tables(results.rows, marks, 80)
+    text.print_all(tables, notes, [], file=file, width=80)
     return file.getvalue().rstrip("\n")
 
 
@@ -155,12 +145,7 @@ def comparisons_html(results: Comparisons) -> str:
     return f"<p><strong>{first}</strong></p>{text.shown_table(results).html()}"
 
 
-_OF_DETAILS = (
-    "if one more item in ",
-    "tasks as random units",
-    "macro mean of ",
-    "micro mean of ",
-)
+_OF_DETAILS = ("if one more item in ", "tasks as random units", "macro mean of ", "micro mean of ")
 """Beginnings of notes on every row of its kind, which only a table of details shows."""
 
 
@@ -616,14 +601,14 @@ def _power_table(rows: Sequence[PowerRow], marks: Mapping[str, int], *, document
         Column("", lambda own: _marks(own, marks), style=lambda _: "dim"),
     )
     pairs = groupby(rows, key=lambda row: (row.task, row.metric, row.model_a, row.model_b))
-    answers = [list(group) for _, group in pairs]
+    by_pair = [list(group) for _, group in pairs]
     if document:
         named = (
             Column("Task", lambda own: own[0].task),
             Column("Metric", lambda own: text.METRIC.of(own[0])),
         )
-        return Table("", answers, [*named, *columns])
-    return Table(title, answers, columns)
+        return Table("", by_pair, [*named, *columns])
+    return Table(title, by_pair, columns)
 
 
 def _headers(rows: Sequence[PowerRow]) -> list[Header]:
@@ -795,4 +780,3 @@ COMPARED_SLICES = text.page_view(
         "rankings": rankings_over_values(results),
     },
 )
-"""Of comparisons on slices of tasks."""

@@ -9,12 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
-
-from rich.console import RenderableType
-from rich.text import Text
 
 from evalstats_plugin.comparisons.gating import POWER, Decision, Gate, GateRow, parse_margin
 from evalstats_plugin.data.results import grouped
@@ -22,7 +19,7 @@ from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text
 from evalstats_plugin.report.answers import size
 from evalstats_plugin.report.tables import Column, Link, Table, markdown_table
-from evalstats_plugin.runtime.untrusted import markdown_text, printable, visible
+from evalstats_plugin.runtime.untrusted import markdown_text, visible
 from evalstats_plugin.scores.rows import ItemComparison, ItemComparisons
 
 WORDS: Mapping[Decision, str] = {
@@ -50,28 +47,21 @@ _SHORT = 12
 """Digits of the hash of a protocol that people see."""
 
 
-def print_gate(results: Gate, file: TextIO, *, heading: str, width: int) -> None:
-    """Print the decision, a table for each candidate and metric, the notes and a legend.
+def _gate(results: Gate) -> text.Page:
+    """Return the decision, a table for each candidate and metric, the notes and a legend.
 
     Of many rows those that pass are counted.
     """
     rows, passed = _first_and_rest(results)
     marks = text.note_numbers(rows)
-    by_candidate = grouped(rows, lambda row: (row.model, row.metric))
-    tables: list[RenderableType] = [
-        Table(
-            f"{model} against {results.baseline}, {text.short_metric(metric)}",
-            some,
-            _columns(some, marks),
-        ).terminal()
-        for (model, metric), some in by_candidate.items()
-    ]
+    tables: list[Table | str] = []
+    for (model, metric), some in grouped(rows, lambda row: (row.model, row.metric)).items():
+        title = f"{model} against {results.baseline}, {text.short_metric(metric)}"
+        tables.append(Table(title, some, _columns(some, marks)))
     if passed:
-        tables.append(Text(f"{_that_pass(passed)}: --format csv has all."))
-    closing = [*filter(None, _legend(results)), heading]
-    notes = text.note_lines(_by_name(results, rows))
-    decided = Text(printable(sentence(results)), style=_STYLES[results.decision])
-    text.print_all([decided, *tables], notes, closing, file=file, width=width)
+        tables.append(f"{_that_pass(passed)}: --format csv has all.")
+    notes, legend = text.note_lines(_by_name(results, rows)), list(filter(None, _legend(results)))
+    return text.Page(tables, legend, notes, sentence(results), _STYLES[results.decision])
 
 
 def _by_name(results: Gate, rows: Sequence[GateRow]) -> Gate:
@@ -367,4 +357,4 @@ def _legend(results: Gate) -> list[str]:
     ]
 
 
-GATE = text.View(print_gate, gate_markdown, gate_json)
+GATE = text.page_view(_gate)._replace(to_markdown=gate_markdown, to_json=gate_json)

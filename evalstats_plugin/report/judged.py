@@ -39,12 +39,7 @@ MARKS = {"biased": "*", "unsure": "?", "none found": ""}
 
 
 def print_judged(
-    results: JudgedScores,
-    file: TextIO,
-    *,
-    heading: str,
-    width: int,
-    explain: bool = False,
+    results: JudgedScores, file: TextIO, *, heading: str, width: int, explain: bool = False
 ) -> None:
     """Print scores, then differences, agreement and bias, then the notes; or what all means."""
     marks = text.note_numbers(results.rows)
@@ -203,4 +198,3 @@ def _next(results: Results[NextLabel], most: int | None = SHOWN) -> text.Page:
 
 
 NEXT = text.page_view(_next, document=partial(_next, most=None))
-"""Of answers to label."""

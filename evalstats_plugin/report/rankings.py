@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
+from evalstats_plugin.data.results import Results
 from evalstats_plugin.ranking.rows import Leaderboard, RankedPlayer, Ranking
 from evalstats_plugin.report import text
 from evalstats_plugin.report.comparisons import probability, sampled_p_value, sampled_probability
@@ -197,4 +199,22 @@ def rating(value: float | None, scale: str) -> str:
     return f"{value:.0f}" if scale == "elo" else f"{value:+z.2f}"
 
 
+@dataclass(frozen=True)
+class NextPair:
+    """A pair to ask next: who is shown first, and the bits that the answer is expected to give."""
+
+    first: str
+    second: str
+    bits: float
+
+
+class NextPairs(Results[NextPair]):
+    """Pairs to ask next, the most informative first."""
+
+
+_NEXT = (
+    *(Column("First", "first", least=8), Column("Second", "second", least=8)),
+    Column("Bits", "bits", fixed(2)),
+)
 RANKING, LEADERBOARD = text.page_view(_ranking), text.page_view(_leaderboard)
+NEXT = text.page_view(lambda results: text.Page([Table("", results.rows, _NEXT)]))

@@ -41,21 +41,16 @@ class Setting(NamedTuple):
 def settings_of(responses: Sequence[Responses]) -> list[Setting]:
     """Return the settings of runs: what may matter first, then what models have of their own."""
     by_task = grouped(responses, lambda r: r.task)
-    alike: dict[tuple[object, ...], list[str]] = {}
-    first: dict[tuple[object, ...], Setting] = {}
+    alike: dict[tuple[object, ...], list[Setting]] = {}
     for task, of_task in by_task.items():
         for setting in _of_task(of_task):
             by_value = setting.models.items()
             who = setting.models if setting.is_common else ((v, *names) for v, names in by_value)
-            key = (setting.name, *who)
-            alike.setdefault(key, []).append(task)
-            first.setdefault(key, setting)
-    listed = [
-        setting._replace(
-            tasks="all tasks" if len(alike[key]) == len(by_task) else few(alike[key], _MOST_TASKS)
-        )
-        for key, setting in first.items()
-    ]
+            alike.setdefault((setting.name, *who), []).append(setting._replace(tasks=task))
+    listed: list[Setting] = []
+    for own in alike.values():
+        tasks = few([setting.tasks for setting in own], _MOST_TASKS)
+        listed.append(own[0]._replace(tasks="all tasks" if len(own) == len(by_task) else tasks))
     return sorted(listed, key=lambda setting: (not setting.may_matter, setting.is_common))
 
 

@@ -100,17 +100,22 @@ def note_numbers(rows: Sequence[Noted]) -> dict[str, int]:
     return {note: i for i, note in enumerate(gather(rows), 1)}
 
 
-def footnotes(rows: Sequence[Noted]) -> list[str]:
-    """Return each note once, with the tasks and metrics that it is about."""
+def task_and_metric(row: Noted) -> str:
+    """Return the task and metric of a row, as titles name them."""
+    return f"{row.task} {short_metric(row.metric)}"
+
+
+def footnotes(rows: Sequence[Noted], name: Callable[[Any], str] = task_and_metric) -> list[str]:
+    """Return each note once, with the names of what it is about."""
     return [
-        f"{note} ({few(list(dict.fromkeys(map(task_and_metric, about))))})"
+        f"{note} ({few(list(dict.fromkeys(map(name, about))))})"
         for note, about in gather(rows).items()
     ]
 
 
-def note_lines(results: Results[NotedT]) -> list[str]:
+def note_lines(results: Results[Any], name: Callable[[Any], str] = task_and_metric) -> list[str]:
     """Return the notes as lines of text: numbered footnotes, then those on all results."""
-    numbered = [f"{i}. {note}" for i, note in enumerate(footnotes(results.rows), 1)]
+    numbered = [f"{i}. {note}" for i, note in enumerate(footnotes(results.rows, name), 1)]
     return [*numbered, *(f"* {note}" for note in results.notes)]
 
 
@@ -129,14 +134,9 @@ def markdown_list(texts: Iterable[str]) -> list[str]:
     return [markdown_text(f"- {text}") for text in texts]
 
 
-def markdown_notes(results: Results[NotedT]) -> list[str]:
+def markdown_notes(results: Results[Any]) -> list[str]:
     """Return the lines of `note_lines` as Markdown lists."""
     return [markdown_text(text).replace("* ", "- ", 1) for text in note_lines(results)]
-
-
-def task_and_metric(row: Noted) -> str:
-    """Return the task and metric of a row, as titles name them."""
-    return f"{row.task} {short_metric(row.metric)}"
 
 
 def short_metric(metric: str) -> str:
@@ -184,15 +184,6 @@ def sampled(value: float, error: float, decimals: int) -> str:
     return f"{value:.{digits}f}"
 
 
-class Limited(Protocol):
-    """A row with limits."""
-
-    @property
-    def low(self) -> float | None: ...  # noqa: D102 - as in the records
-    @property
-    def high(self) -> float | None: ...  # noqa: D102
-
-
 def limits_text(
     low: float | None, high: float | None, write: Callable[[float | None], str] = number
 ) -> str:
@@ -204,7 +195,7 @@ def limits_text(
     return "–" if low is None or high is None else f"[{write(low)}, {write(high)}]"
 
 
-def interval_text(row: Limited, write: Callable[[float | None], str] = number) -> str:
+def interval_text(row: Any, write: Callable[[float | None], str] = number) -> str:
     """Format the interval of a row; a dash for none."""
     return limits_text(row.low, row.high, write)
 
@@ -346,13 +337,16 @@ class View(NamedTuple):
 class Page(NamedTuple):
     """Tables, notes and a legend."""
 
-    tables: Sequence[Table]
+    tables: Sequence[Table | str]
+    """Sentences between them are of terminals alone."""
     legend: Sequence[str] = ()
     """Paragraphs that explain the tables."""
     said: Sequence[str] | None = None
     """Notes with a mark before each; those of the results, unless given."""
     answer: str = ""
     """A sentence that stands before the tables."""
+    style: str = "bold"
+    """Its style on a terminal."""
 
 
 def tables_of(
@@ -391,15 +385,16 @@ def page_view(
 
     def print_page(results: Results[Any], file: TextIO, *, heading: str, width: int) -> None:
         shown = page(results)
-        first = [Text(printable(shown.answer), style="bold")] if shown.answer else []
-        tables = [table.terminal() for table in shown.tables]
+        first = [Text(printable(shown.answer), style=shown.style)] if shown.answer else []
+        tables = [Text(x) if isinstance(x, str) else x.terminal() for x in shown.tables]
         closing = [*shown.legend, heading]
         print_all([*first, *tables], notes(shown, results), closing, file=file, width=width)
 
     def to_markdown(results: Results[Any], heading: str) -> str:
         shown = (document or page)(results)
         first = [markdown_text(shown.answer), ""] if shown.answer else []
-        blocks = [line for table in shown.tables for line in (*table.markdown(), "")]
+        tables = [table for table in shown.tables if not isinstance(table, str)]
+        blocks = [line for table in tables for line in (*table.markdown(), "")]
         said = [markdown_text(line.replace("* ", "- ", 1)) for line in notes(shown, results)]
         ends = [part for paragraph in shown.legend for part in (markdown_text(paragraph), "")]
         return "\n".join([*first, *blocks, *said, "", *ends, heading, ""])
@@ -485,7 +480,6 @@ def _scores_document(results: Intervals) -> Page:
 
 
 INTERVALS = page_view(_scores, document=_scores_document)
-"""Of scores with intervals."""
 
 
 MOST_SENTENCES = 20
@@ -549,9 +543,13 @@ def _slices(results: Results[SliceScore]) -> Page:
         Column("p worse", "p_worse", partial(shown_value, "p_worse")),
         marks_column(marks),
     ]
-    tables = tables_of(results.rows, lambda r: f"{r.model}: {task_and_metric(r)}", columns)
+
+    def name(row: SliceScore) -> str:
+        return f"{row.model}: {task_and_metric(row)}"
+
+    tables = tables_of(results.rows, name, columns)
     said = "\n".join(slice_sentences(results.rows))
-    return Page(tables, [slice_legend(results.rows)], note_lines(results), said)
+    return Page(tables, [slice_legend(results.rows)], note_lines(results, name), said)
 
 
 def slice_sentences(rows: Sequence[SliceScore]) -> list[str]:
@@ -583,7 +581,6 @@ def slice_legend(rows: Sequence[SliceScore]) -> str:
 
 
 SLICES = page_view(_slices, json=lambda results: {"worst_slices": worst_slices(results)})
-"""Of scores on slices of tasks."""
 
 
 def signed(value: float | None) -> str:
@@ -597,7 +594,6 @@ def plain(value: float | None) -> str:
 
 
 share = fixed(1, scale=100, unit=" %")
-"""Format a score as a percentage."""
 
 
 MOST_LOGS = 2

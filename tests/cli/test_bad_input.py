@@ -63,54 +63,37 @@ def test_ctrl_c_is_one_line_and_exit_code_130(monkeypatch: pytest.MonkeyPatch) -
     assert done.stderr == "error: interrupted\n"
 
 
-def test_an_empty_results_file(run: Run, copy: Path) -> None:
-    """0 bytes: the run was killed, or the disk was full."""
-    path = _first(copy, "results_*.json")
-    path.write_text("")
-
-    _refused(run("report", copy), path.name, "is empty")
-
-
-def test_a_truncated_results_file(run: Run, copy: Path) -> None:
-    """Half a file is no JSON."""
-    path = _first(copy, "results_*.json")
-    path.write_bytes(path.read_bytes()[:2000])
-
-    _refused(run("report", copy), path.name, "is not JSON", "cut off")
-
-
-def test_a_results_file_that_is_not_utf8(run: Run, copy: Path) -> None:
-    """Another encoding is named with the place."""
-    path = _first(copy, "results_*.json")
-    path.write_bytes(path.read_bytes().replace(b"ES Group", b"ES Gr\xfcp", 1))
-
-    _refused(run("report", copy), path.name, "is not UTF-8 text")
-
-
-def test_a_truncated_samples_file(run: Run, copy: Path) -> None:
-    """The last line of a killed run names file and line."""
-    path = _first(copy, "samples_es_gen_*.jsonl")
-    path.write_bytes(path.read_bytes()[:-40])
-
-    _refused(run("report", copy), path.name, "line 80, the last, is cut off")
+RESULTS, SAMPLES = "results_*.json", "samples_es_gen_*.jsonl"
+BROKEN: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
+    "results: nothing": (RESULTS, lambda _: b"", "is empty"),
+    "results: half of it": (RESULTS, lambda text: text[:2000], "is not JSON"),
+    "results: cut off": (RESULTS, lambda text: text[:2000], "cut off"),
+    "results: Latin-1": (
+        RESULTS, lambda text: text.replace(b"ES Group", b"ES Gr\xfcp", 1), "is not UTF-8 text",
+    ),
+    "samples: cut off": (SAMPLES, lambda text: text[:-40], "line 80, the last, is cut off"),
+    "samples: garbage": (
+        SAMPLES, lambda text: text.replace(text.split(b"\n")[4], b"garbage"), "line 5 is not JSON",
+    ),
+    "samples: no text": (
+        SAMPLES, lambda text: text.replace(b'"filter": "strict', b'"filter": "\xff\xfe', 1),
+        "is not UTF-8 text",
+    ),
+    "samples: two runs in one file": (
+        SAMPLES, lambda text: text * 2, "line 81 repeats item 0"
+    ),
+}  # fmt: skip
+"""Which file is broken, how, and what is said of it."""
 
 
-def test_garbage_in_a_samples_file(run: Run, copy: Path) -> None:
-    """A line that is no JSON is named."""
-    path = _first(copy, "samples_es_gen_*.jsonl")
-    lines = path.read_bytes().split(b"\n")
-    lines[4] = b"garbage"
-    path.write_bytes(b"\n".join(lines))
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_file_is_named_with_the_place(run: Run, copy: Path, kind: str) -> None:
+    """A run was killed, a disk was full, a file has another encoding, or was appended to."""
+    pattern, broken, said = BROKEN[kind]
+    path = _first(copy, pattern)
+    path.write_bytes(broken(path.read_bytes()))
 
-    _refused(run("report", copy), path.name, "line 5 is not JSON")
-
-
-def test_a_samples_file_that_is_not_utf8(run: Run, copy: Path) -> None:
-    """The part that is read must be text."""
-    path = _first(copy, "samples_es_gen_*.jsonl")
-    path.write_bytes(path.read_bytes().replace(b'"filter": "strict', b'"filter": "\xff\xfe', 1))
-
-    _refused(run("report", copy), path.name, "is not UTF-8 text")
+    _refused(run("report", copy), path.name, said)
 
 
 def test_an_empty_samples_file(run: Run, copy: Path) -> None:
@@ -129,14 +112,6 @@ def test_an_empty_samples_file(run: Run, copy: Path) -> None:
     assert done.returncode == 2, done
     assert "es_gen (0 of 40 items)" in done.stderr
     assert results.read_bytes() == before
-
-
-def test_an_item_twice(run: Run, copy: Path) -> None:
-    """Two runs appended to one file must not count twice."""
-    path = _first(copy, "samples_es_gen_*.jsonl")
-    path.write_text(path.read_text() * 2)
-
-    _refused(run("report", copy), path.name, "line 81 repeats item 0")
 
 
 def test_samples_without_results(run: Run, copy: Path) -> None:
@@ -168,49 +143,32 @@ def test_a_log_of_lm_eval_0_3(run: Run, tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_an_unknown_task_gets_the_closest_names(run: Run) -> None:
-    """Tasks and groups."""
-    _refused(
-        run("report", M2, "--task", "es_grop"),
-        "no task in the logs is called 'es_grop'",
-        "es_group",
-    )
-
-
-def test_an_unknown_metric_gets_the_closest_names(run: Run) -> None:
-    """By full name."""
-    _refused(
-        run("report", M2, "--task", "es_gen", "--metric", "exact"),
-        "no metric in the logs is called 'exact'", "exact_match",
-    )  # fmt: skip
-
-
-def test_an_unknown_method_gets_the_closest_names(run: Run) -> None:
-    """From the table of methods."""
-    _refused(run("report", M2, "--method", "wison"), "did you mean wilson", "clopper-pearson")
-
-
-@pytest.mark.parametrize("level", ["0", "1", "95", "-0.5"])
-def test_an_impossible_confidence_level(run: Run, level: str) -> None:
-    """95 is what people type who mean 0.95."""
-    _refused(run("report", M2, "-c", level), "confidence level", "between 0 and 1")
-
-
 @pytest.mark.parametrize(
-    ("option", "value"),
+    ("options", "said"),
     [
-        *(("--bounds", "acc=1"), ("--bounds", "acc"), ("--bounds", "acc=1,0")),
-        *(("--bounds", "acc=nan,1"), ("--prior", "1"), ("--prior", "0,1"), ("--prior", "nan,1")),
+        (("--task", "es_grop"), ("no task in the logs is called 'es_grop'", "es_group")),
+        (("-t", "es_gen", "-m", "exact"), ("no metric in the logs is called", "exact_match")),
+        (("--method", "wison"), ("did you mean wilson", "clopper-pearson")),
+        (("-c", "95"), ("between 0 and 1: write 0.95\n",)),
+        *((("-c", level), ("write 0.95, or another share",)) for level in ("0", "1", "1.5", "-1")),
+        *((("--bounds", text), ("--bounds", "write it like"))
+          for text in ("acc=1", "acc", "acc=1,0", "acc=nan,1")),
+        *((("--prior", text), ("--prior", "write it like")) for text in ("1", "0,1", "nan,1")),
     ],
-)
-def test_a_malformed_option(run: Run, option: str, value: str) -> None:
-    """The right form is shown."""
-    _refused(run("report", M2, option, value), option, "write it like")
+)  # fmt: skip
+def test_names_and_values_that_cannot_be(
+    run: Run, options: tuple[str, ...], said: tuple[str, ...]
+) -> None:
+    """The closest names, or the right form, are shown; 95 is what people type who mean 0.95."""
+    _refused(run("report", M2, *options), *said)
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
+        (("report", "-"), "standard input is not JSON"),
+        *(((*command, M2, "--top", "2"), "--by FIELD")
+          for command in (("report",), ("compare",), ("table",), ("gate", "--baseline", "m1"))),
         (("report", M2, "--population", "²"), "--population '²' is not a number of items"),
         (("irt", "fit", M2, "--dimensions", "²"), "--dimensions '²' is not a number of dimensions"),
         (("adapt", "simulate", "--bank", "b", "--items", "²"), "--items '²' is not a list"),
@@ -220,7 +178,7 @@ def test_a_malformed_option(run: Run, option: str, value: str) -> None:
         (("annotate", M2, "--strip", "--in-place", "-t", "es_mc"), "--strip and --task"),
         (("rank", "leaderboard", VOTES, "--anchor", "tea=nan"), "'nan', which is no number"),
     ],
-)
+)  # fmt: skip
 def test_no_option_is_passed_over_or_breaks_a_command(
     run: Run, arguments: tuple[str | Path, ...], problem: str
 ) -> None:
@@ -274,11 +232,6 @@ def test_results_without_samples_get_intervals_from_counts(run: Run) -> None:
     assert rows["brier_score,none"]["low"] is None
 
 
-def test_standard_input_that_is_not_json(run: Run) -> None:
-    """Nothing piped in."""
-    _refused(run("report", "-"), "standard input is not JSON")
-
-
 def test_questions_that_differ_under_one_id_are_never_paired(tmp_path: Path) -> None:
     """The join names both logs."""
     from evalstats_plugin import read
@@ -296,9 +249,3 @@ def test_questions_that_differ_under_one_id_are_never_paired(tmp_path: Path) -> 
     kept = found.matrix(task="es_one", on_conflict="drop")
     assert kept.scores.shape == (3, 0, 1)
     assert kept.notes == ("es_one: 1 item dropped, not the same question",)
-
-
-@pytest.mark.parametrize("command", ["report", "compare", "table", "gate --baseline m1"])
-def test_a_number_of_slices_without_their_field(command: str, run: Run, copy: Path) -> None:
-    """It would have no effect."""
-    _refused(run(*command.split(), str(copy), "--top", "2"), "--by FIELD")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from in_process import ran
 from lm_eval_logs import write_log
 
-from evalstats_plugin.cli import main
 from evalstats_plugin.report.figures import FIGURES
 
 pytest.importorskip("matplotlib")
@@ -43,9 +41,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _ran(*arguments: str | Path) -> Result:
-    return CliRunner(env={"COLUMNS": "80"}).invoke(
-        main, [*map(str, arguments), "-q"], catch_exceptions=False
-    )
+    return ran(*arguments, "-q")
 
 
 COMMANDS = {
@@ -98,7 +94,7 @@ def test_help_lists_the_figures_there_are() -> None:
         "adapt simulate": "accuracy",
     }
     for command, names in given.items():
-        said = CliRunner().invoke(main, [*command.split(), "--help"]).stdout
+        said = ran(*command.split(), "--help").stdout
 
         assert f"DrawintoFILE:{names.replace(' ', '')}." in "".join(said.split()), command
     everywhere = {name for names in given.values() for name in names.split(", ")}
@@ -165,15 +161,3 @@ def test_what_has_no_figures_says_so(logs: Path, tmp_path: Path) -> None:
     assert "this figure shows one task and metric, not 2 (easy acc, hard acc)" in tasks.stderr
     assert tasks.stderr.endswith(", or draw 'differences'\n")
     assert [] == list(tmp_path.iterdir())
-
-
-def test_help_needs_no_matplotlib() -> None:
-    """Nor does a command without a figure load it."""
-    code = (
-        "import sys\nfrom evalstats_plugin.cli import main\n"
-        "main(['report', '--help'], standalone_mode=False)\n"
-        "print([name for name in ('matplotlib', 'numpy') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert "[]" == done.stdout.strip().splitlines()[-1]

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from in_process import digests
 from lm_eval_logs import write_log
 from scipy import special
 
@@ -351,27 +351,19 @@ def test_names_and_help_load_no_torch(code: str, banned: set[str]) -> None:
     assert set() == set(done.stdout.splitlines()[-1].split()) & banned
 
 
-def _digests(folder: Path) -> dict[str, str]:
-    return {
-        str(p.relative_to(folder)): sha256(p.read_bytes()).hexdigest()
-        for p in sorted(folder.rglob("*"))
-        if p.is_file()
-    }
-
-
 def test_lm_eval_logs_carry_ability_and_items_to_look_at_and_lose_them_again(seven: Path) -> None:
     """Twice is the same; samples are not touched; stripping gives the original to the byte."""
-    before = _digests(seven)
+    before = digests(seven)
     logs = annotate(seven, in_place=True, fits=["irt"], items="metadata")
-    once = _digests(seven)
+    once = digests(seven)
     annotate(seven, in_place=True, fits=["irt"], items="metadata")
-    twice = _digests(seven)
+    twice = digests(seven)
     blocks = {log.parent.name: json.loads(log.read_text())["evalstats"] for log in logs}
     strip(seven, in_place=True)
     rows = {row["model"]: row for row in _json("fit", seven)["results"]}
 
     assert once == twice
-    assert before == _digests(seven)
+    assert before == digests(seven)
     assert {str(log.relative_to(seven)) for log in logs} == {
         name for name in before if before[name] != once[name]
     }
@@ -426,12 +418,12 @@ def test_inspect_samples_carry_their_parameters_and_lose_them_again(tmp_path: Pa
 
 def test_annotating_a_single_model_is_refused(seven: Path) -> None:
     """Ability is only defined in comparison; nothing is written."""
-    before = _digests(seven)
+    before = digests(seven)
     done = CliRunner().invoke(main, ["annotate", str(seven / "m0"), "--in-place", "--fit", "irt"])
 
     assert 2 == done.exit_code
     assert "acc: ability is only defined in comparison, and there is 1 model" in done.stderr
-    assert before == _digests(seven)
+    assert before == digests(seven)
 
 
 def test_a_metric_without_a_scale_is_told_in_the_log(tmp_path: Path) -> None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from in_process import once, ran
 from lm_eval_logs import write_log
 
 from evalstats_plugin import fit_irt, read
-from evalstats_plugin.cli import main
 from evalstats_plugin.cli.shell.fitting import OVER, IrtOptions
 from evalstats_plugin.irt import IRTFit, bootstrap, choosing, holdout
 from evalstats_plugin.irt.answers import ability_matrix
@@ -45,9 +44,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(command: str, *arguments: str | Path) -> Any:
-    """Run the command in this process."""
-    return CliRunner().invoke(main, ["irt", command, *map(str, arguments)])
+run = partial(ran, "irt")
 
 
 def as_json(command: str, *arguments: str | Path) -> dict[str, Any]:
@@ -73,25 +70,13 @@ FITTING: tuple[tuple[Any, str], ...] = (
 )  # fmt: skip
 
 
-def _once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that gives its first result again."""
-    results: list[Any] = []
-
-    def first(*given: Any, **named: Any) -> Any:
-        if not results:
-            results.append(function(*given, **named))
-        return results[0]
-
-    return first
-
-
 @pytest.mark.parametrize("name", SHOWN)
 def test_every_table_fits_eighty_columns_and_every_format_is_whole(
     name: str, logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No cell is cut; Markdown has tables; CSV one line per row of JSON. All of one fit."""
     for module, function in FITTING:
-        monkeypatch.setattr(module, function, _once(getattr(module, function)))
+        monkeypatch.setattr(module, function, once(getattr(module, function)))
     command, *options = SHOWN[name]
     table, markdown, rows = (
         run(command, logs, *options, "--format", form, "-q")

@@ -68,25 +68,23 @@ def _on_a_terminal(*arguments: str | Path, **environment: str) -> tuple[str, str
 
 
 def test_progress_is_on_the_terminal_and_never_in_the_results() -> None:
-    """A person sees how far it is while the file that results go to stays clean."""
-    results, shown = _on_a_terminal("report", LOGS, "-t", "es_one")
+    """A person sees how far it is while the file that results go to stays clean.
 
-    assert "reading" in shown
-    assert "reading" not in results
-    assert "\x1b" not in results
+    Progress has colour, and none with NO_COLOR.
+    """
+    colour = re.compile(r"\x1b\[[\d;]*3\d")
+    for environment in ({}, {"NO_COLOR": "1"}):
+        results, shown = _on_a_terminal("report", LOGS, "-t", "es_one", **environment)
+
+        assert "reading" in shown
+        assert "reading" not in results
+        assert "\x1b" not in results
+        assert bool(colour.search(shown)) == (not environment)
 
 
 def test_quiet_shows_no_progress() -> None:
     """Not on a terminal either."""
     assert _on_a_terminal("report", LOGS, "-t", "es_one", "--quiet")[1] == ""
-
-
-def test_no_color_is_respected() -> None:
-    """Progress has colour on a terminal, and none with NO_COLOR."""
-    colour = re.compile(r"\x1b\[[\d;]*3\d")
-
-    assert colour.search(_on_a_terminal("report", LOGS, "-t", "es_one")[1])
-    assert not colour.search(_on_a_terminal("report", LOGS, "-t", "es_one", NO_COLOR="1")[1])
 
 
 def test_plugins_are_listed_for_machines(run: Run) -> None:

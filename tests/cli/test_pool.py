@@ -8,14 +8,15 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from hashlib import sha256
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from in_process import digests, ran
 from lm_eval_logs import write_log
 
 import evalstats_plugin as es
@@ -45,10 +46,7 @@ def seven(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def _ran(*arguments: str | Path) -> Result:
-    return CliRunner(env={"COLUMNS": "80"}).invoke(
-        main, ["pool", *SHORT, *map(str, arguments)], catch_exceptions=False
-    )
+_ran = partial(ran, "pool", *SHORT)
 
 
 def _json(*arguments: str | Path) -> dict[str, Any]:
@@ -299,23 +297,15 @@ def test_pooling_needs_no_torch(seven: Path) -> None:
     assert [f"ended {name} 0" for name in names] == ended
 
 
-def _digests(folder: Path) -> dict[str, str]:
-    return {
-        str(p.relative_to(folder)): sha256(p.read_bytes()).hexdigest()
-        for p in sorted(folder.rglob("*"))
-        if p.is_file()
-    }
-
-
 def test_lm_eval_logs_carry_pooled_scores_and_lose_them_again(tmp_path: Path) -> None:
     """Twice is the same; samples are not touched; stripping gives the original to the byte."""
     folder = tmp_path / "models__m2"
     folder.mkdir()
     for file in (LM_EVAL / "models__m2").glob("*2026-11-21T07-08-19.905174*"):
         shutil.copy(file, folder)
-    before = _digests(folder)
+    before = digests(folder)
     logs = annotate(folder, in_place=True, fits=["pool"])
-    once = _digests(folder)
+    once = digests(folder)
     done = CliRunner().invoke(main, ["annotate", str(folder), "--in-place", "--fit", "pool"])
     blocks = [json.loads(log.read_text())["evalstats"] for log in logs]
     rows = [row for block in blocks for row in block["pooled"] if row["metric"] == "acc"]
@@ -323,7 +313,7 @@ def test_lm_eval_logs_carry_pooled_scores_and_lose_them_again(tmp_path: Path) ->
     expected = {row.task: row for row in fit}
 
     assert 0 == done.exit_code, done.output
-    assert once == _digests(folder)
+    assert once == digests(folder)
     assert {str(log.relative_to(folder)) for log in logs} == {
         name for name in before if before[name] != once[name]
     }
@@ -332,7 +322,7 @@ def test_lm_eval_logs_carry_pooled_scores_and_lose_them_again(tmp_path: Path) ->
         own = expected[row["task"]]
         assert (own.estimate, own.low, own.high) == (row["estimate"], row["low"], row["high"])
     strip(folder, in_place=True)
-    assert before == _digests(folder)
+    assert before == digests(folder)
 
 
 def test_inspect_logs_carry_pooled_scores_and_lose_them_again(tmp_path: Path) -> None:
@@ -383,7 +373,7 @@ def solvers(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("quick")
 def test_logs_carry_what_the_capabilities_command_finds_and_lose_it_again(solvers: Path) -> None:
     """Levels of each log's own model, and whether a plain model predicts as well."""
-    before = _digests(solvers)
+    before = digests(solvers)
     asked = ["irt", "capabilities", str(solvers), "-q", "--format", "json"]
     found = json.loads(CliRunner().invoke(main, asked, catch_exceptions=False).stdout)
     done = CliRunner().invoke(
@@ -405,7 +395,7 @@ def test_logs_carry_what_the_capabilities_command_finds_and_lose_it_again(solver
             assert row["overall"] == models[model]["performance"]
         assert f"capabilities on acc: {found['evalstats']['notes'][0]}" in block["notes"]
     strip(solvers, in_place=True)
-    assert before == _digests(solvers)
+    assert before == digests(solvers)
 
 
 @pytest.mark.usefixtures("quick")
@@ -444,12 +434,12 @@ def test_stripping_and_pooling_do_not_go_together(tmp_path: Path) -> None:
 def test_a_metric_that_cannot_be_pooled_is_told_in_the_log(tmp_path: Path) -> None:
     """Scores beyond 1; if there is nothing else, nothing is written."""
     write_log(tmp_path / "logs", "m0", {"a": [0.0, 50.0, 100.0]})
-    before = _digests(tmp_path)
+    before = digests(tmp_path)
     done = CliRunner().invoke(main, ["annotate", str(tmp_path), "--in-place", "--fit", "pool"])
 
     assert 2 == done.exit_code
     assert "no metric can be pooled: acc: score 50 of model 'm0' on item 1" in done.stderr
-    assert before == _digests(tmp_path)
+    assert before == digests(tmp_path)
 
 
 def test_one_chain_is_compared_with_itself(seven: Path) -> None:
@@ -467,9 +457,7 @@ def test_compared_models_stand_below_the_scores(seven: Path) -> None:
     assert "Left-out scores" in shown
 
 
-def _capabilities(*arguments: str | Path) -> Result:
-    asked = ["irt", "capabilities", "-q", "--seed", "1", "--dimensions", "1", *map(str, arguments)]
-    return CliRunner(env={"COLUMNS": "80"}).invoke(main, asked, catch_exceptions=False)
+_capabilities = partial(ran, "irt", "capabilities", "-q", "--seed", "1", "--dimensions", "1")
 
 
 @pytest.mark.usefixtures("quick")

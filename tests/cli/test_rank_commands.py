@@ -32,6 +32,8 @@ from evalstats_plugin.ranking.judging.standing import GOALS
 from evalstats_plugin.ranking.next import RULES
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
+STATS = ("stats", "--estimator", "ep")
+"""Where a number need not be exact."""
 Call = Callable[..., Result]
 
 
@@ -111,7 +113,7 @@ def test_the_prior_of_the_file_counts_unless_another_is_asked_for(
     """A wider one lets ratings lie further apart."""
 
     def spread(*more: str) -> float:
-        rows = json.loads(call("stats", fullrank, "--format", "json", *more).stdout)["results"]
+        rows = json.loads(call(*STATS, fullrank, "--format", "json", *more).stdout)["results"]
         return rows[0]["mean"] - rows[2]["mean"]
 
     own = spread()
@@ -140,11 +142,9 @@ def test_a_file_may_come_on_standard_input_and_name_its_columns(call: Call, tmp_
     text = "left,right,choice\n" + "a,b,left\nb,c,left\na,c,left\n" * 5
     (tmp_path / "votes.csv").write_text(text)
     spelt = "first=left,second=right,winner=choice"
-    from_file = call("stats", "votes.csv", "--columns", spelt, "--format", "csv").stdout
-    run = CliRunner().invoke
-    from_input = run(
-        cli.main, ["rank", "stats", "-", "--columns", spelt, "--format", "csv"], input=text
-    ).stdout
+    given = ("--columns", spelt, "--format", "csv")
+    from_file = call(*STATS, "votes.csv", *given).stdout
+    from_input = CliRunner().invoke(cli.main, ["rank", *STATS, "-", *given], input=text).stdout
 
     assert ["a", "b", "c"] == [line.split(",")[0] for line in from_file.splitlines()[1:]]
     assert from_file == from_input
@@ -158,11 +158,11 @@ def test_two_judges_files_are_ranked_together_or_merged(call: Call, tmp_path: Pa
             session.answer(*pair, 1.0)
     done = call("merge", "ann.json", "bob.json", "-o", "both.json")
     kept = json.loads((tmp_path / "both.json").read_text())["comparisons"]
-    together = call("stats", "ann.json", "bob.json", "--format", "csv").stdout
+    together = call(*STATS, "ann.json", "bob.json", "--format", "csv").stdout
 
     assert "6 answers on 3 items in both.json" in done.stderr
     assert ["ann"] * 3 + ["bob"] * 3 == [answer["judge"] for answer in kept]
-    assert together == call("stats", "both.json", "--format", "csv").stdout
+    assert together == call(*STATS, "both.json", "--format", "csv").stdout
 
 
 def test_models_are_ranked_by_their_logs(call: Call) -> None:
@@ -341,7 +341,7 @@ def test_next_is_shown_in_every_form(call: Call, fullrank: Path, form: str) -> N
 
     assert ("first,second,bits" if form == "csv" else "First") in text
     cells = [line.replace("|", " ").replace(",", " ").split() for line in text.splitlines()]
-    assert 2 == sum({*row[:2]} < {"a", "b", "c"} for row in cells)
+    assert 2 == sum({*row[:2]} < {"a", "b", "c"} for row in cells if row)
 
 
 def test_a_program_judges_and_unclear_replies_are_told(
@@ -402,19 +402,19 @@ def test_what_breaks_off_is_ranked_as_far_as_it_goes(call: Call, fullrank: Path)
     assert "answers in front of that place are kept" in " ".join(done.stdout.split())
 
 
-@pytest.mark.parametrize("command", [("stats", "--format", "csv"), ("next", "--seed", 1)])
+@pytest.mark.parametrize("command", [(*STATS, "--format", "csv"), ("next", "--seed", "1")])
 def test_standard_input_tells_what_a_file_does(
-    call: Call, fullrank: Path, command: tuple[Any, ...]
+    call: Call, fullrank: Path, command: tuple[str, ...]
 ) -> None:
     """Its prior too, which is not 1, and answers that break off."""
     for text in (fullrank.read_text(), fullrank.read_text()[:-80]):
         fullrank.write_text(text)
-        found, name, *more = call(command[0], fullrank, *command[1:]), *command
-        done = CliRunner().invoke(cli.main, ["rank", name, "-", *map(str, more)], input=text)
+        found = call(*command, fullrank).stdout.replace(str(fullrank), "standard input")
+        done = CliRunner().invoke(cli.main, ["rank", *command, "-"], input=text)
 
         assert 0 == done.exit_code
-        assert found.stdout == done.stdout
-        assert call(command[0], fullrank, *more, "--prior-sd", 1).stdout != found.stdout
+        assert found == done.stdout
+        assert call(*command, fullrank, "--prior-sd", 1).stdout != found
 
 
 def test_files_with_other_priors_need_one_named(call: Call, fullrank: Path, tmp_path: Path) -> None:
@@ -423,7 +423,7 @@ def test_files_with_other_priors_need_one_named(call: Call, fullrank: Path, tmp_
     other.write_text(fullrank.read_text().replace("2.0", "1.0"))
 
     assert "different prior variances (2, 1)" in call("stats", fullrank, other).stderr
-    assert 0 == call("stats", fullrank, other, "--prior-sd", 1).exit_code
+    assert 0 == call(*STATS, fullrank, other, "--prior-sd", 1).exit_code
 
 
 def test_next_asks_for_the_goal(call: Call, fullrank: Path) -> None:
@@ -456,8 +456,8 @@ def test_draws_on_standard_output_come_with_notes(call: Call, fullrank: Path) ->
 
 def test_elo_of_thurstone_is_said_to_be_what_is_shown(call: Call, fullrank: Path) -> None:
     """The ratings shown have the mean that the legend names."""
-    done = call("stats", fullrank, "--scale", "elo")
-    rows = json.loads(call("stats", fullrank, "--scale", "elo", "--format", "json").stdout)
+    done = call(*STATS, fullrank, "--scale", "elo")
+    rows = json.loads(call(*STATS, fullrank, "--scale", "elo", "--format", "json").stdout)
 
     assert "378 points: 10 wins for 1 loss; the mean rating is 1000" in " ".join(
         done.stdout.split()
@@ -601,8 +601,8 @@ def test_redirected_compare_prints_the_answers_as_fullrank_does(
 
 def test_stats_read_standard_input_without_a_file(call: Call, fullrank: Path) -> None:
     """`rank stats < comparisons.json`."""
-    named = call("stats", fullrank)
-    piped = CliRunner().invoke(cli.main, ["rank", "stats"], input=fullrank.read_text())
+    named = call(*STATS, fullrank)
+    piped = CliRunner().invoke(cli.main, ["rank", *STATS], input=fullrank.read_text())
 
     assert 0 == piped.exit_code
     assert named.stdout == piped.stdout

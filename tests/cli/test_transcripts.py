@@ -27,9 +27,9 @@ MORE = (
     f"noise {LM_EVAL}",
     f"irt items {LM_EVAL} -m acc",
     f"compare {LM_EVAL}",
-    f"gate {LM_EVAL} --baseline models/m1 --models models/m1,models/m2",
+    f"gate {LM_EVAL} -m acc --baseline models/m1 --models models/m1,models/m2",
     f"table {LM_EVAL}",
-    f"pool {LM_EVAL} -m acc",
+    f"pool {LM_EVAL} -m acc --chains 2 --draws 100 --warm-up 50",
     f"irt fit {LM_EVAL} -m acc",
     "plugins --metrics",
 )

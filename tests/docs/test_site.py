@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from inspect import ismodule
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from lunr import lunr
 from mkdocs.__main__ import cli
+
+# For other languages than English lunr would load it, and with it SciPy's and scikit-learn's all.
+_nltk, sys.modules["nltk"] = sys.modules.get("nltk"), None  # type: ignore[assignment]
+from lunr import lunr  # noqa: E402
+
+if _nltk is None:
+    del sys.modules["nltk"]
+else:
+    sys.modules["nltk"] = _nltk
 
 ROOT = Path(__file__).parents[2]
 

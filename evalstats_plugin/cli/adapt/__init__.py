@@ -5,8 +5,6 @@ from __future__ import annotations
 import click
 
 from evalstats_plugin.cli.shell.options import LazyGroup, Sections, offers
-from evalstats_plugin.errors import EvalStatsError
-from evalstats_plugin.runtime.untrusted import echo_message
 
 COMMANDS = {
     **offers(
@@ -21,7 +19,6 @@ COMMANDS = {
         simulate="Simulate models: error by number of items and selection rule.",
     ),
 }
-"""Function and summary of each command."""
 
 
 class _HarnessGroup(LazyGroup):
@@ -30,11 +27,7 @@ class _HarnessGroup(LazyGroup):
     def sections(self, ctx: click.Context) -> Sections:
         from evalstats_plugin.plugins import load_plugins
 
-        try:
-            harnesses = load_plugins(ctx.obj or ()).harness_commands().values()
-        except EvalStatsError as error:
-            echo_message("error", error)
-            ctx.exit(2)
+        harnesses = load_plugins(ctx.obj or ()).harness_commands().values()
         commands = sorted(harnesses, key=lambda command: command.name)
         return {"Harnesses": {c.name: (c.function, c.summary) for c in commands}}
 

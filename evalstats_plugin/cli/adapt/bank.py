@@ -120,11 +120,7 @@ def merge(first: str, second: str, *, asked: Merging, output: Output) -> None:
 
 
 def _save(
-    made: ItemBank,
-    file: Path,
-    output: Output,
-    how: Mapping[str, object],
-    notes: tuple[str, ...],
+    made: ItemBank, file: Path, output: Output, how: Mapping[str, object], notes: tuple[str, ...]
 ) -> None:
     """Write a bank, and show what it holds."""
     from evalstats_plugin.adaptive.calibrate import contents

@@ -39,13 +39,6 @@ def bank() -> Any:
     )
 
 
-def balance() -> Any:
-    """Return the field of whether tasks keep their shares."""
-    return _goes(
-        "Content balancing: keep each task's share of the items as in the bank.", default=False
-    )
-
-
 def state(default: str) -> Any:
     """Return the field of where answers are kept; `default` says where else."""
     return _run(
@@ -102,7 +95,9 @@ class Planning:
         default="auto", type=Name("rule", RULES), metavar="NAME",
     )  # fmt: skip
     batch: int | None = _goes("Number of items asked together, chosen jointly.", metavar="K")
-    balance: bool = balance()
+    balance: bool = _goes(
+        "Content balancing: keep each task's share of the items as in the bank.", default=False
+    )
     test_metric: str | None = _goes(
         "Metric that scores an item.  [default: the bank's]", metavar="NAME"
     )
@@ -149,10 +144,7 @@ def telling(*, quiet: bool) -> Generator[Callable[[AdaptiveSession], None] | Non
 
 
 def show_test(
-    asked: Planning,
-    output: Output,
-    outcome: Mapping[str, Any],
-    named: tuple[str, str, str],
+    asked: Planning, output: Output, outcome: Mapping[str, Any], named: tuple[str, str, str]
 ) -> None:
     """Print what a test found; `named` are the model, the task and the log."""
     from evalstats_plugin.adaptive.replaying import AdaptiveTests, test_of

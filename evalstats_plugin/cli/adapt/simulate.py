@@ -61,12 +61,7 @@ def simulate(*, asked: SimulateOptions, output: Output) -> None:
     how = {"misspecified": asked.misspecified, "confidence_level": asked.confidence_level}
     with progress_on_work("simulating", quiet=output.quiet):
         results = run_simulation(
-            bank,
-            asked.items,
-            asked.rule or RULES[1:],
-            n_models=asked.models,
-            **how,
-            rng=asked.seed,
+            bank, asked.items, asked.rule or RULES[1:], n_models=asked.models, **how, rng=asked.seed
         )
     output.draw({"simulation": lambda: results})
     about = {"bank": asked.bank, "models": asked.models, **how, "seed": asked.seed}

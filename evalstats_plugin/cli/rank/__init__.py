@@ -30,7 +30,6 @@ SECTIONS = {
         ),
     },
 }
-"""Function and summary of each command, by question."""
 
 
 @click.group(cls=LazyGroup, sections=SECTIONS, no_args_is_help=True)

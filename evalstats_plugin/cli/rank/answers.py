@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli.rank.options import (
-    Choosing,
-    judge_name,
-    opened,
-    prior_sd,
-    tell,
-    variance_of,
-)
+from evalstats_plugin.cli.rank.options import Choosing, judge_name, opened, prior_sd, variance_of
 from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.cli.shell.options import POSITIVE, command, takes, under
-from evalstats_plugin.cli.shell.running import command_of
+from evalstats_plugin.cli.shell.running import Output, tell
 from evalstats_plugin.errors import SelectionError, counted
-from evalstats_plugin.runtime import VERSION
-from evalstats_plugin.runtime.untrusted import csv_text, echo, echo_data, json_text
 
 if TYPE_CHECKING:
     from evalstats_plugin.ranking.judging.session import Answers, Session
@@ -43,21 +33,20 @@ class Next(Choosing):
     pairs: int = under("How pairs are chosen")(
         "Number of pairs.", "-k", default=5, type=POSITIVE, metavar="N"
     )
-    form: str = shared.form(default="json")
-    quiet: bool = shared.quiet()
 
 
 @command(name="next")
 @click.argument("file", metavar="FILE", type=click.Path())
 @takes("asked", Next)
-@click.pass_context
-def next_pairs(ctx: click.Context, file: str, *, asked: Next) -> None:
+@takes("output", Output, without=("figure", "figure_file"), form={"default": "json"})
+def next_pairs(file: str, *, asked: Next, output: Output) -> None:
     """Print the pairs to ask next, chosen jointly, the most informative first.
 
     FILE holds the answers so far. For each pair: who to show first (drawn at random) and second,
     and the information about which of them is better that the answer is expected to give, in bits.
     """
     from evalstats_plugin.ranking.judging.standing import Goal, Standing
+    from evalstats_plugin.report.rankings import NEXT, NextPair, NextPairs
 
     rule = Goal.of(asked.goal, 0.95, asked.rule).rule
     recorded = _known(file, asked.items, variance_of(asked.prior_sd))
@@ -65,19 +54,14 @@ def next_pairs(ctx: click.Context, file: str, *, asked: Next) -> None:
     if len(names) < 2:
         contents = f"only {names[0]}" if names else "no items"
         raise SelectionError(f"{file} has {contents}: it takes two or more to compare")
-    tell(recorded.notes, quiet=asked.quiet)
     standing = Standing(len(names), recorded.prior_variance, seed=asked.seed)
     standing.update(recorded.given)
     chosen = standing.choose(rule, asked.pairs, recorded.skipped)
     if not chosen:
-        tell(["every pair was skipped: none is left to ask"], quiet=asked.quiet)
-    rows = [
-        {"first": names[p.first], "second": names[p.second], "bits": round(p.bits, 4)}
-        for p in chosen
-    ]
-    about = {"command": command_of(ctx), "rule": rule, "seed": asked.seed}
-    text = _shown(rows, asked.form, about)
-    echo_data(text) if asked.form in ("json", "csv") else echo(text, nl=False)
+        output.tell("every pair was skipped: none is left to ask")
+    pairs = (NextPair(names[p.first], names[p.second], round(p.bits, 4)) for p in chosen)
+    how = {"rule": rule, **({} if asked.seed is None else {"seed": asked.seed})}
+    output.show(NextPairs(tuple(pairs), recorded.notes), how, NEXT)
 
 
 def _known(file: str, items: str | None, variance: float | None) -> Answers:
@@ -95,24 +79,6 @@ def _known(file: str, items: str | None, variance: float | None) -> Answers:
         return replace(saved, prior_variance=variance or saved.prior_variance)
     prior = variance or (1.0 if saved is None else saved.prior_variance)
     return answers_of(read_contests(stream or file, players=names), prior)
-
-
-def _shown(rows: Sequence[Mapping[str, object]], form: str, about: Mapping[str, object]) -> str:
-    if form == "json":
-        whole = {"evalstats": {"version": VERSION, **about}, "results": rows}
-        return json_text(whole) + "\n"
-    if form == "csv":
-        return csv_text(["first", "second", "bits"], rows)
-    lines = [[str(row["first"]), str(row["second"]), f"{row['bits']:.2f}"] for row in rows]
-    head = ["First", "Second", "Bits"]
-    if form == "markdown":
-        from evalstats_plugin.report.tables import markdown_table
-
-        return "\n".join([*markdown_table(head, lines, right=(2,)), ""])
-    lines.insert(0, head)
-    widths = [max(len(row[k]) for row in lines) for k in range(2)]
-    aligned = (f"{a:<{widths[0]}}  {b:<{widths[1]}}  {bits:>4}\n" for a, b, bits in lines)
-    return "".join(aligned)
 
 
 _answer = under("Answer")

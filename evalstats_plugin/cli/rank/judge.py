@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.cli.rank.options import Judging, tell
+from evalstats_plugin.cli.rank.options import Judging
 from evalstats_plugin.cli.shell import shared
 from evalstats_plugin.cli.shell.options import POSITIVE, Parsed, command, takes, under
-from evalstats_plugin.cli.shell.running import loaded_plugins
+from evalstats_plugin.cli.shell.running import loaded_plugins, tell
 from evalstats_plugin.errors import PluginError, SelectionError, counted, install_hint
 from evalstats_plugin.runtime.untrusted import echo
 

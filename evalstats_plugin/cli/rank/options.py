@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -13,7 +12,6 @@ import click
 
 from evalstats_plugin.cli.shell.options import OUTPUT, Name, under
 from evalstats_plugin.errors import LogError, SelectionError
-from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:
     from evalstats_plugin.ranking.judging.items import Items
@@ -128,10 +126,3 @@ def opened(file: str) -> tuple[BytesIO | None, Answers | None]:
         return stream, answers_in(content, getattr(stream, "name", file))
     except LogError:
         return stream, None
-
-
-def tell(lines: Sequence[str], *, quiet: bool) -> None:
-    """Print messages, which are not results, on standard error."""
-    if not quiet:
-        for text in lines:
-            echo(text, err=True)

@@ -13,21 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from evalstats_plugin.cli.rank.options import opened, prior_sd, tell, variance_of
-from evalstats_plugin.cli.shell import running, shared
-from evalstats_plugin.cli.shell.options import (
-    OUTPUT,
-    POSITIVE,
-    READ,
-    Parsed,
-    command,
-    overwrite,
-    parse_columns,
-    picked,
-    takes,
-    under,
-)
-from evalstats_plugin.cli.shell.running import Output, Run
+from evalstats_plugin.cli.rank.options import opened, prior_sd, variance_of
+from evalstats_plugin.cli.shell import options, running, shared
+from evalstats_plugin.cli.shell.options import Parsed, command, overwrite, picked, takes, under
+from evalstats_plugin.cli.shell.running import Output, Run, tell
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.runtime.files import number_in
 from evalstats_plugin.runtime.untrusted import echo, echo_data, json_text
@@ -43,9 +32,9 @@ _model = under("Model")
 
 
 def _columns() -> Any:
-    return under(READ)(
+    return under(options.READ)(
         "Column names of the file, such as first=left,second=right,winner=choice.",
-        metavar="PART=COLUMN,...", type=Parsed(parse_columns),
+        metavar="PART=COLUMN,...", type=Parsed(options.parse_columns),
     )  # fmt: skip
 
 
@@ -70,7 +59,7 @@ class Rating:
     prior_sd: float | None = prior_sd()
     confidence_level: float = shared.level()
     seed: int = shared.seed()
-    scale: Literal["model", "elo"] = under(OUTPUT)(
+    scale: Literal["model", "elo"] = under(options.OUTPUT)(
         "elo: mean 1000; 400 points are 10 wins for 1 loss, ties left out (thurstone: 378 points).",
         default="model", type=click.Choice(["model", "elo"]),
     )  # fmt: skip
@@ -138,7 +127,7 @@ class Board(Stats):
     category: str | None = _model(
         "Column of categories: also rank by the votes of each alone.", metavar="COLUMN"
     )
-    anchor: str | None = under(OUTPUT)(
+    anchor: str | None = under(options.OUTPUT)(
         "Shift the ratings so that this model has this rating.  [default: their mean is 1000]",
         metavar="MODEL[=RATING]",
     )
@@ -150,7 +139,7 @@ class Board(Stats):
         "are any; or Thurstone (normal noise, a prior).",
         default="bradley-terry", type=click.Choice(["bradley-terry", "thurstone"]),
     )  # fmt: skip
-    scale: Literal["model", "elo"] = under(OUTPUT)(
+    scale: Literal["model", "elo"] = under(options.OUTPUT)(
         "elo: 400 points are 10 wins for 1 loss, ties left out (thurstone: 378 points).",
         default="elo", type=click.Choice(["model", "elo"]),
     )  # fmt: skip
@@ -160,9 +149,10 @@ class Board(Stats):
 class Sample(Stats):
     """The same, and how much is drawn."""
 
-    draws: int = under(OUTPUT)(
-        "Number of draws (lines) to write.", "-n", default=10_000, type=POSITIVE, metavar="N"
-    )
+    draws: int = under(options.OUTPUT)(
+        "Number of draws (lines) to write.",
+        "-n", default=10_000, type=options.POSITIVE, metavar="N",
+    )  # fmt: skip
     quiet: bool = shared.quiet()
 
 
@@ -180,9 +170,7 @@ def stats(files: tuple[str, ...], *, asked: Stats, output: Output) -> None:
     JSONL or Parquet with a winner and a loser a row; without FILES, or for -, standard input is
     read. Several are those of several judges.
     """
-    if not files and sys.stdin.isatty():
-        raise SelectionError("no file of comparisons: name one, or pipe one in (rank stats < FILE)")
-    contests, variance = _read(files or ("-",), asked, running.loaded_plugins())
+    contests, variance = _read(files, asked, running.loaded_plugins())
     asked.show(asked.rank(contests, variance, quiet=output.quiet), output)
 
 
@@ -208,11 +196,9 @@ def leaderboard(files: tuple[str, ...], *, asked: Board, output: Output) -> None
         page = check_output_path(asked.html, (".html", ".htm"), asked="--html")
         numbers = page.with_suffix(".leaderboard.json")
         check_output_path(numbers, (".json",), asked="--html")
-    if not files and sys.stdin.isatty():
-        raise SelectionError("no file of votes: name one, or pipe one in")
     more = {"category": asked.category, "features": ",".join(asked.style)}
     named = {part: column for part, column in more.items() if column}
-    votes, variance = _read(files or ("-",), asked, running.loaded_plugins(), named)
+    votes, variance = _read(files, asked, running.loaded_plugins(), named)
     anchor, _, rating = (asked.anchor or "").rpartition("=")
     if asked.anchor and (asked.anchor in votes.players or not anchor):
         anchor, rating = asked.anchor, ""
@@ -282,7 +268,7 @@ def sample(file: str, output: str, *, asked: Sample) -> None:
 
 
 @command(name="raw-sample")
-@click.argument("draws", metavar="N", type=POSITIVE)
+@click.argument("draws", metavar="N", type=options.POSITIVE)
 @click.argument("output", metavar="OUT.jsonl", type=click.Path())
 @takes("asked", Sample, without=("confidence_level", "scale", "draws"))
 @overwrite
@@ -360,9 +346,11 @@ def _read(
     """Read comparisons, and the prior variance where the options or the files have it."""
     from evalstats_plugin.ranking.contests.files import merge
 
+    if not files and sys.stdin.isatty():
+        raise SelectionError("no file of comparisons: name one, or pipe one in (rank stats < FILE)")
     variance = variance_of(asked.prior_sd)
     names = {**dict(asked.columns or ()), **(more or {})} or None
-    read = [_contests(file, names, plugins) for file in files]
+    read = [_contests(file, names, plugins) for file in files or ["-"]]
     priors = list(dict.fromkeys(prior for _, prior in read if prior is not None))
     if len(priors) > 1 and variance is None:
         raise SelectionError(

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from evalstats_plugin.cli.shell import shared
-from evalstats_plugin.cli.shell.options import (
-    INTERVALS,
-    POSITIVE,
-    Name,
-    Parsed,
-    parse_dimensions,
-    under,
-)
+from evalstats_plugin.cli.shell import options, shared
+from evalstats_plugin.cli.shell.options import INTERVALS, POSITIVE, Name, Parsed, under
 from evalstats_plugin.cli.shell.running import Output, progress_on_work
 from evalstats_plugin.errors import SelectionError, check_known
 from evalstats_plugin.irt.methods import CANDIDATES, ESTIMATORS, ITEM_MODELS, MASKS, ORDERED_MODELS
@@ -166,7 +159,7 @@ class IrtOptions:
     dimensions: int | Literal["auto"] | None = _fit(
         "Number of abilities of each model (item model factor); auto: the number that predicts "
         "held-out answers best.",
-        type=Parsed(parse_dimensions), metavar="K|auto",
+        type=Parsed(options.parse_dimensions), metavar="K|auto",
     )  # fmt: skip
     guessing: tuple[str, ...] = _fit(
         "Chance of a right answer without knowing it: choices (1 / the number of choices that the "
@@ -192,9 +185,7 @@ class IrtOptions:
         "standard errors.",
         type=POSITIVE, metavar="B",
     )  # fmt: skip
-    over: Literal["items", "models", "clusters", "parametric"] | None = under(
-        INTERVALS
-    )(
+    over: Literal["items", "models", "clusters", "parametric"] | None = under(INTERVALS)(
         f"With --bootstrap: what is drawn anew: {', '.join(OVER)}.  [default: items]",
         type=Name("bootstrap", OVER), metavar="NAME",
     )  # fmt: skip
@@ -292,7 +283,7 @@ class IrtOptions:
         elif "estimated" in self.guessing:
             record = MmlItemsOptions
             more["estimate_guessing"] = True
-        options = None if record is None else record(**more, **settings_of(record, self.set or {}))
+        settings = None if record is None else record(**more, **settings_of(record, self.set or {}))
         _tell_cost(matrix, self, output)
         with work_on(matrix, "fitting", output):
             return fit_irt(
@@ -303,7 +294,7 @@ class IrtOptions:
                 rng=self.seed,
                 guessing=parse_guessing(self.guessing),
                 zero=self._zero(),
-                options=options,
+                options=settings,
             )
 
     def _zero(self) -> str | IRTFit:

@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, fields
 from difflib import get_close_matches
-from functools import partial, wraps
-from importlib import import_module
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from pkgutil import resolve_name
+from typing import Any, NamedTuple, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -35,15 +35,12 @@ from click.shell_completion import CompletionItem
 from evalstats_plugin.errors import EvalStatsError, SelectionError, check_known, no_such
 from evalstats_plugin.runtime.untrusted import echo, echo_message
 
-FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+Function = Callable[..., Any]
+Decorator = Callable[[Function], Function]
 
 
 Sections = Mapping[str, Mapping[str, tuple[str, str]]]
 """By heading and name of a command: its function (``"module:function"``) and its summary."""
-
-
-_EMPTY = (None, (), "")
-"""Defaults that help does not show."""
 
 
 _TYPES: Mapping[str, Mapping[str, Any]] = {
@@ -146,10 +143,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; None where there is none of this name."""
         offer = self._offers(ctx).get(cmd_name)
-        if offer is None:
-            return None
-        module, _, name = offer[0].partition(":")
-        return getattr(import_module(module), name)
+        return offer and resolve_name(offer[0])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one list of commands for each heading, all of them aligned."""
@@ -241,6 +235,14 @@ class Command(click.Command):
                     formatter.write(f"{'':{formatter.current_indent + 2}}{ctx.command_path} ")
                     formatter.write(f"{arguments}\n")
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the function, with the records that `takes` gave it in place of their options."""
+        given = dict(ctx.params)
+        records: Mapping[str, Any] = getattr(self.callback, "__records__", {})
+        for name, (record, options) in records.items():
+            given[name] = record(**{option: given.pop(option) for option in options})
+        return ctx.invoke(cast("Function", self.callback), **given)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse; for an option that does not exist the message names the closest one."""
         ctx.meta[ARGUMENTS] = tuple(args)
@@ -273,7 +275,7 @@ class Deciding(Command):
 
 def command(
     *examples: tuple[str, str], name: str | None = None, cls: type[Command] = Command
-) -> Callable[[Callable[..., Any]], Command]:
+) -> Callable[[Function], Command]:
     """Return a decorator that makes a command of a function, and ends its help with examples.
 
     Parameters
@@ -317,7 +319,7 @@ class Parsed(click.ParamType[Any]):
         return self.parse(value) if isinstance(value, str) else value
 
 
-def under(heading: str) -> Callable[..., Any]:
+def under(heading: str) -> Function:
     """Return what makes fields of options that help lists under a heading."""
     return partial(_option, heading)
 
@@ -345,6 +347,7 @@ def takes(
     record: type,
     only: Sequence[str] = (),
     without: Sequence[str] = (),
+    made: Function | None = None,
     **changed: Mapping[str, Any],
 ) -> Decorator:
     """Add the options of a record to a command, which gets the record by keyword `name`.
@@ -353,23 +356,22 @@ def takes(
     ----------
     only, without
         Fields that this command has options for, or has not; others keep their default.
+    made
+        Function that makes the record, where it is not the class itself.
     changed
         Other settings of click's option, by field.
     """
     own = [f for f in fields(record) if (not only or f.name in only) and f.name not in without]
     own.sort(key=lambda f: f.name not in record.__annotations__)  # inherited ones last
 
-    def decorate(function: FunctionT) -> FunctionT:
-        @wraps(function)
-        def run(*args: Any, **chosen: Any) -> Any:
-            given = {f.name: chosen.pop(f.name) for f in own}
-            return function(*args, **{name: record(**given)}, **chosen)
-
-        decorated: Any = run
-        parameters: Sequence[click.Parameter] = getattr(run, "__click_params__", ())
+    def decorate(function: Function) -> Function:
+        decorated: Any = function
+        records: Mapping[str, Any] = getattr(function, "__records__", {})
+        decorated.__records__ = {name: (made or record, [f.name for f in own]), **records}
+        parameters: Sequence[click.Parameter] = getattr(function, "__click_params__", ())
         writes = any(f.metadata.get("writes") for f in own)
         if writes and "overwrite" not in {p.name for p in parameters}:
-            decorated = overwrite(run)
+            decorated = overwrite(function)
         for f in reversed(own):
             settings = {**_TYPES.get(str(f.type).removesuffix(" | None"), {}), **f.metadata}
             settings |= changed.get(f.name, {})
@@ -378,7 +380,8 @@ def takes(
             if not any(n.startswith("--") for n in names):
                 names = (f"--{f.name.replace('_', '-')}", *names)
             default = settings.get("default")
-            settings.setdefault("show_default", default is not False and default not in _EMPTY)
+            is_shown = default is not False and default not in (None, (), "")
+            settings.setdefault("show_default", is_shown)
             decorated = click.option(*names, f.name, cls=Option, **settings)(decorated)
         return decorated
 
@@ -390,15 +393,7 @@ def picked(asked: object, *names: str) -> dict[str, Any]:
     return {name: getattr(asked, name) for name in names}
 
 
-class Decorator(Protocol):
-    """Adds options to a command."""
-
-    def __call__(self, function: FunctionT, /) -> FunctionT:
-        """Return the function with them."""
-        ...
-
-
-def overwrite(function: FunctionT) -> FunctionT:
+def overwrite(function: Function) -> Function:
     """Add ``--overwrite``: without it the command replaces no file that it did not read."""
     return click.option(
         "--overwrite", is_flag=True, help="Replace files that exist.", expose_value=False,

@@ -9,9 +9,9 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from io import StringIO
 from pathlib import Path
 from types import MappingProxyType
@@ -20,20 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import click
 from click.core import ParameterSource
 
-from evalstats_plugin.cli.shell import shared
-from evalstats_plugin.cli.shell.options import (
-    OUTPUT,
-    READ,
-    Decorator,
-    FunctionT,
-    Parsed,
-    options_of,
-    parse_columns,
-    paths,
-    picked,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell import options, shared
+from evalstats_plugin.cli.shell.options import Decorator, Function, paths, picked, takes, under
 from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.report.figures import draw, figures_of
@@ -67,7 +55,7 @@ def loaded_plugins() -> Plugins:
     return load_plugins(click.get_current_context().obj or ())
 
 
-_read = under(READ)
+_read = under(options.READ)
 
 
 def _limit_memory(ctx: click.Context, _: click.Parameter, size: str | None) -> str | None:
@@ -113,8 +101,8 @@ class Reading:
     )
     columns: tuple[tuple[tuple[str, str], ...], ...] = _read(
         "Tables (CSV, TSV, JSONL, Parquet): the column of each part, such as "
-        "item=question_id,score=correct; several score columns are metrics.",
-        default=(), multiple=True, metavar="PART=COLUMN,...", type=Parsed(parse_columns),
+        "item=question_id,score=correct; several score columns are metrics.", default=(),
+        multiple=True, metavar="PART=COLUMN,...", type=options.Parsed(options.parse_columns),
     )  # fmt: skip
     wide: Literal["models", "items"] | None = _read(
         "Tables: each is a matrix of scores with a row for each model, or each item.",
@@ -388,15 +376,12 @@ class Labelled:
 
 def _heading(path: Path) -> list[str]:
     """Names of the columns of a small table of text; none of other files."""
+    from evalstats_plugin.data.tables import heading_of
+
     if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
         return []
     with path.open("rb") as opened:
-        line = opened.readline(10_000).decode("utf-8-sig", "replace").strip("\r\n")
-    mark = max(",;\t", key=line.count)
-    names: list[str] = []
-    with suppress(csv.Error):
-        names += next(csv.reader([line], delimiter=mark), [""])
-    return names
+        return heading_of(opened.readline(10_000).decode("utf-8-sig", "replace"))[0]
 
 
 def read_labels(path: str) -> list[Label]:
@@ -463,7 +448,7 @@ def _label_rows(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
 class Output:
     """Where results go, and in which form."""
 
-    figure: str | None = under(OUTPUT)("Draw into FILE.", metavar="NAME")
+    figure: str | None = under(options.OUTPUT)("Draw into FILE.", metavar="NAME")
     figure_file: str | None = shared.file(
         "File of the figure: .png, .svg or .pdf.", "--output", "-o"
     )
@@ -573,9 +558,14 @@ class Output:
 
     def tell(self, *lines: str) -> None:
         """Print messages, which are not results, on standard error, unless nobody wants them."""
-        if not self.quiet:
-            for line in lines:
-                echo(line, err=True)
+        tell(lines, quiet=self.quiet)
+
+
+def tell(lines: Iterable[str], *, quiet: bool) -> None:
+    """Print messages, which are not results, on standard error."""
+    if not quiet:
+        for line in lines:
+            echo(line, err=True)
 
 
 def exit_if_left_out(notes: Iterable[str]) -> None:
@@ -599,20 +589,15 @@ def output(*kinds: str) -> Decorator:
 
     Figures of other kinds are refused before the command begins.
     """
+
+    def made(**given: Any) -> Output:
+        asked = Output(**given)
+        asked.check(*kinds)
+        return asked
+
     text = f"Draw into FILE: {', '.join(figures_of(*kinds))}."
     without = () if kinds else ("figure", "figure_file")
-    options = takes("output", Output, without=without, figure={"help": text})
-
-    def decorate(function: FunctionT) -> FunctionT:
-        @wraps(function)
-        def run(*args: Any, output: Output, **chosen: Any) -> Any:
-            output.check(*kinds)
-            return function(*args, output=output, **chosen)
-
-        checked: Any = run
-        return options(checked)
-
-    return decorate
+    return takes("output", Output, without=without, made=made, figure={"help": text})
 
 
 reading = takes("reading", Reading)
@@ -623,7 +608,7 @@ def check_top(by: str | None, top: int | None) -> None:
     """Raise `SelectionError` for ``--top`` on the command line without ``--by``."""
     if by is None and top is not None:
         ctx = click.get_current_context()
-        name = options_of(ctx.command)["top"].name
+        name = options.options_of(ctx.command)["top"].name
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise SelectionError("--top is a number of slices: add the field of slices, --by FIELD")
 
@@ -723,44 +708,31 @@ def on_logs(*kinds: str, paths: Decorator = paths, reading: Decorator = reading)
         Where its paths, or what it reads of them, are others than those of most commands.
     """
 
-    def decorate(function: FunctionT) -> FunctionT:
+    def decorate(function: Function) -> Function:
         @wraps(function)
         def run(paths: tuple[str, ...], *, reading: Reading, output: Output, **asked: Any) -> Any:
             return function(Run(paths, reading, output), **asked)
 
-        decorated: Any = run
-        return paths(output(*kinds)(reading(decorated)))
+        return paths(output(*kinds)(reading(run)))
 
     return decorate
 
 
 def command_of(ctx: click.Context) -> str:
     """Return a command's name as one types it, such as ``"adapt run inspect"``."""
-    if ctx.parent is None:
-        # The program, which may be called by several names.
-        return ""
-    return f"{command_of(ctx.parent)} {ctx.info_name}".strip()
+    # The program may be called by several names.
+    return ctx.command_path.removeprefix(ctx.find_root().command_path).strip()
 
 
 @contextmanager
 def progress_on_logs(*, quiet: bool) -> Generator[OnLog | None, None, None]:
     """Give a callback that moves a progress bar on standard error."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from evalstats_plugin.runtime.untrusted import terminal
-
-    name = TextColumn("{task.description}", markup=False)
-    shown = (name, MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*shown, console=terminal(stderr=True), transient=True) as progress:
-        bar = progress.add_task("reading", total=None)
+    with _progress("reading", "MofNCompleteColumn", "TimeRemainingColumn", quiet=quiet) as update:
 
         def on_log(path: Path, number: int, total: int) -> None:
-            progress.update(bar, description=f"reading {path.name}", completed=number, total=total)
+            update(description=f"reading {path.name}", completed=number, total=total)
 
-        yield on_log
+        yield update and on_log
 
 
 @contextmanager
@@ -769,23 +741,33 @@ def progress_on_work(what: str, *, quiet: bool) -> Generator[OnStep | None, None
 
     Gives a callback for how far it is: a name of what is done, how much, and of how much.
     """
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
     from evalstats_plugin.runtime.progress import listening
-    from evalstats_plugin.runtime.untrusted import terminal
 
-    name = TextColumn("{task.description}", markup=False)
-    shown = (SpinnerColumn(), name, TimeElapsedColumn())
-    with Progress(*shown, console=terminal(stderr=True), transient=True) as progress:
-        line = progress.add_task(what, total=None)
+    with _progress(what, "TimeElapsedColumn", quiet=quiet) as update:
 
         def on_step(step: tuple[str, int, int | None]) -> None:
             stage, done, total = step
             of = "" if total is None else f" of {total:,}"
-            progress.update(line, description=f"{what}: {stage} {done:,}{of}")
+            update(description=f"{what}: {stage} {done:,}{of}")
 
-        with listening(on_step):
-            yield on_step
+        with listening(update and on_step):
+            yield update and on_step
+
+
+@contextmanager
+def _progress(what: str, *columns: str, quiet: bool) -> Generator[Any, None, None]:
+    """Show a line on standard error, with columns of rich; give what updates it.
+
+    None where nobody looks on.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich import progress
+
+    from evalstats_plugin.runtime.untrusted import terminal
+
+    name = progress.TextColumn("{task.description}", markup=False)
+    parts = [progress.SpinnerColumn(), name, *(getattr(progress, each)() for each in columns)]
+    with progress.Progress(*parts, console=terminal(stderr=True), transient=True) as shown:
+        yield partial(shown.update, shown.add_task(what, total=None))

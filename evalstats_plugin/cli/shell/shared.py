@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
-from evalstats_plugin.cli.shell.options import (
-    INTERVALS,
-    OUTPUT,
-    Name,
-    Parsed,
-    parse_pair,
-    parse_population,
-    parse_prior,
-    picked,
-    under,
-)
+from evalstats_plugin.cli.shell import options
+from evalstats_plugin.cli.shell.options import INTERVALS, OUTPUT, Name, Parsed, picked, under
 from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
@@ -117,7 +108,7 @@ def parse_bounds(text: str) -> tuple[str, tuple[float, float]]:
     """Read ``METRIC=LOW,HIGH``."""
     metric, equals, numbers = text.rpartition("=")
     example = f"--bounds {metric or 'rougeL'}=0,100"
-    pair = parse_pair(numbers, f"--bounds {metric}:", example) if equals else None
+    pair = options.parse_pair(numbers, f"--bounds {metric}:", example) if equals else None
     if pair is None or not pair[0] < pair[1]:
         raise SelectionError(
             f"--bounds {text!r} does not give a metric its lowest and highest score: write it like "
@@ -152,12 +143,12 @@ class Intervals:
     seed: int = seed()
     prior: tuple[float, float] | None = _analysis(
         "Parameters of the Beta prior, for the methods that have one.",
-        metavar="A,B", type=Parsed(parse_prior),
+        metavar="A,B", type=Parsed(options.parse_prior),
     )  # fmt: skip
     population: int | str | None = _analysis(
         "Number of items of the whole benchmark, where only a part was run: the intervals are for "
         "the score on the whole.",
-        metavar="N|logged", type=Parsed(parse_population),
+        metavar="N|logged", type=Parsed(options.parse_population),
     )  # fmt: skip
     estimand: Estimand = _analysis(  # noqa: RUF009 - a field
         "Of items in clusters: the mean in which every item counts alike, or every cluster does.",

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from io import BytesIO
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
 
 from evalstats_plugin.errors import SelectionError, check_known, no_such
@@ -72,7 +73,6 @@ FIGURES = {
          "adaptive:plot_accuracy", ("simulation",)),
     )
 }  # fmt: skip
-"""All figures by name."""
 
 
 def figures_of(*kinds: str) -> dict[str, Figure]:
@@ -116,8 +116,7 @@ def draw(name: str, result: Any, *, ax: Axes | None = None, **options: Any) -> A
         No such figure.
     """
     check_known("figure", name, FIGURES)
-    module, _, function = FIGURES[name].function.partition(":")
-    return getattr(import_module(module), function)(result, ax=ax, **options)
+    return resolve_name(FIGURES[name].function)(result, ax=ax, **options)
 
 
 def draw_result(

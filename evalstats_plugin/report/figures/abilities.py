@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.report.figures import canvas
@@ -537,13 +537,5 @@ def spread_out(wanted: FloatArray, apart: FloatArray) -> FloatArray:
     [-0.5, 0.5, 5.0]
     """
     steps = np.concatenate([[0.0], np.cumsum((apart[1:] + apart[:-1]) / 2)])
-    # Minus the cumulative heights, positions need only increase: isotonic regression.
-    blocks: list[tuple[float, int]] = []
-    for value in (wanted - steps).tolist():
-        mean, size = value, 1
-        while blocks and blocks[-1][0] >= mean:
-            before, many = blocks.pop()
-            mean, size = (before * many + mean * size) / (many + size), many + size
-        blocks.append((mean, size))
-    means, sizes = zip(*blocks, strict=True) if blocks else ((), ())
-    return np.repeat(np.array(means, dtype=np.float64), sizes) + steps
+    # Minus the cumulative heights, positions need only increase.
+    return optimize.isotonic_regression(wanted - steps).x + steps

@@ -211,15 +211,26 @@ def _best_first(rows: Sequence[Any], *, several: bool) -> list[Mark]:
     )
 
 
+def _marks(
+    rows: Sequence[Any], group: Callable[[Any], str], name: str, *numbers: str
+) -> list[Mark]:
+    """Return rows by their groups: name, value, limits and other number are these attributes."""
+    marks = [
+        Mark(group(row), str(getattr(row, name)), *(getattr(row, x, None) for x in numbers))
+        for row in rows
+    ]
+    return [mark for own in grouped(marks, lambda mark: mark.group).values() for mark in own]
+
+
 def _of_abilities(rows: Sequence[Any]) -> Iterable[Marks]:
     task = few(rows[0].task.split(", "), 3)
-    marks = [Mark(task, row.model, row.estimate, row.low, row.high) for row in rows]
+    marks = _marks(rows, lambda _: task, "model", "estimate", "low", "high")
     level = percent(rows[0].confidence_level)
     yield Marks(marks, f"ability (logits), {level} intervals", share=False)
 
 
 def _of_ranking(rows: Sequence[Any]) -> Iterable[Marks]:
-    marks = [Mark(row.method, row.player, row.mean, row.low, row.high) for row in rows]
+    marks = _marks(rows, lambda row: row.method, "player", "mean", "low", "high")
     level = percent(rows[0].confidence_level)
     yield Marks(marks, f"rating ({rows[0].scale}), {level} intervals", share=False)
 
@@ -227,13 +238,9 @@ def _of_ranking(rows: Sequence[Any]) -> Iterable[Marks]:
 def _of_hierarchical(rows: Sequence[Any]) -> Iterable[Marks]:
     # The mean over a single task repeats that task.
     several = len({row.task for row in rows if row.task is not None}) > 1
-    every = [
-        Mark(
-            "all tasks" if row.task is None else row.task,
-            *(row.model, row.estimate, row.low, row.high, row.score),
-        )
-        for row in [row for row in rows if several or row.task is not None] or rows
-    ]
+    rows = [row for row in rows if several or row.task is not None] or rows
+    names = ("model", "estimate", "low", "high", "score")
+    every = _marks(rows, lambda row: "all tasks" if row.task is None else row.task, *names)
     by_task = grouped(every, lambda mark: mark.group).values()
     marks = [mark for own in by_task for mark in sorted(own, key=lambda x: -(x.estimate or 0.0))]
     level = percent(rows[0].confidence_level)
@@ -243,14 +250,8 @@ def _of_hierarchical(rows: Sequence[Any]) -> Iterable[Marks]:
 
 def _of_tests(rows: Sequence[Any]) -> Iterable[Marks]:
     several = len({row.rule for row in rows}) > 1
-    every = [
-        Mark(
-            f"{row.task}, {row.rule}" if several else row.task,
-            *(row.model, row.full_score, row.full_score_low, row.full_score_high, row.observed),
-        )
-        for row in rows
-    ]
-    marks = [mark for own in grouped(every, lambda mark: mark.group).values() for mark in own]
+    names = ("model", "full_score", "full_score_low", "full_score_high", "observed")
+    marks = _marks(rows, lambda row: f"{row.task}, {row.rule}" if several else row.task, *names)
     level = percent(rows[0].confidence_level)
     axis = f"score on all items ({short_metric(rows[0].metric)})"
     yield Marks(marks, axis, f"predicted, {level} interval", "all answers of the log")
@@ -275,16 +276,13 @@ def _of_values(rows: Sequence[Any]) -> Iterable[Marks]:
     if value is None or name is None:
         raise DesignError(f"{type(first).__name__} rows have no values that a forest plot shows")
     group = next((name for name in _GROUPS if hasattr(first, name)), None)
-    marks = [
-        Mark(
-            *(str(getattr(row, group) or "all tasks") if group else "", str(getattr(row, name))),
-            *(getattr(row, value), getattr(row, "low", None), getattr(row, "high", None)),
-        )
-        for row in rows
-    ]
-    ordered = [mark for own in grouped(marks, lambda m: m.group).values() for mark in own]
+
+    def group_of(row: Any) -> str:
+        return str(getattr(row, group) or "all tasks") if group else ""
+
+    marks = _marks(rows, group_of, name, value, "low", "high")
     level = f", {percent(first.confidence_level)} limits" if hasattr(first, "low") else ""
-    yield Marks(ordered, f"{_VALUES[value]}{level}", share=False)
+    yield Marks(marks, f"{_VALUES[value]}{level}", share=False)
 
 
 _KINDS: Mapping[str, Callable[[Sequence[Any]], Iterable[Marks]]] = {

@@ -23,17 +23,10 @@ from evalstats_plugin.comparisons.leaderboard import ScoreTable, TableCell
 from evalstats_plugin.comparisons.rows import ColumnPairs
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.errors import counted
+from evalstats_plugin.report import text
 from evalstats_plugin.report.answers import table_answer
 from evalstats_plugin.report.html.parts import HeldItems, n_without_score
 from evalstats_plugin.report.settings import Setting
-from evalstats_plugin.report.text import (
-    interval_text,
-    number,
-    pairs_at_once,
-    percent,
-    places,
-    short_metric,
-)
 from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores import items as item_flags
 from evalstats_plugin.scores.items import ItemAnswers
@@ -95,8 +88,8 @@ class Shown:
         """Write a score: of 100 with one decimal, other scales with three digits."""
         if value is None:
             return "–"
-        text = f"{100 * value:.1f}" if self.is_share else f"{value:.3g}"
-        return text.replace("-", "\N{MINUS SIGN}")
+        written = f"{100 * value:.1f}" if self.is_share else f"{value:.3g}"
+        return written.replace("-", "\N{MINUS SIGN}")
 
     def limits(self, low: float, high: float) -> str:
         """Write limits."""
@@ -116,7 +109,7 @@ class Shown:
 
         letters = [visible(c.letters) if c else "" for c in self.cells]
         return {
-            "name": visible(self.name), "metric": visible(short_metric(self.metric)),
+            "name": visible(self.name), "metric": visible(text.short_metric(self.metric)),
             "kind": self.kind, "group": visible(self.group), "lower": int(self.lower),
             "share": int(self.is_share),
             "estimate": sent("estimate"), "low": sent("low"), "high": sent("high"),
@@ -221,7 +214,7 @@ class Board:
             lines.append(
                 Line(
                     name=model,
-                    rank=places(cell.best_rank, cell.worst_rank) if cell else "–",
+                    rank=text.places(cell.best_rank, cell.worst_rank) if cell else "–",
                     letters=cell.letters if cell else "",
                     score=lead.number(middle),
                     limits="" if bar is None else lead.limits(low or 0.0, high or 0.0),
@@ -326,11 +319,11 @@ def _heat(column: Shown, cell: TableCell | None, scale: tuple[float, float]) -> 
         return Heat("–", 0, first=False, title="")
     share = (cell.estimate - scale[0]) / scale[1] if scale[1] else 0.5
     share = 1 - share if column.lower else share
-    text = f"{100 * cell.estimate:.0f}" if column.is_share else column.number(cell.estimate)
+    said = f"{100 * cell.estimate:.0f}" if column.is_share else column.number(cell.estimate)
     title = column.number(cell.estimate)
     if cell.low is not None and cell.high is not None:
         title += f", {column.limits(cell.low, cell.high)}"
-    return Heat(text, min(int(5 * share), 4), first=bool(cell.may_be_first), title=title)
+    return Heat(said, min(int(5 * share), 4), first=bool(cell.may_be_first), title=title)
 
 
 def _names(names: Sequence[str], most: int = 4) -> str:
@@ -510,7 +503,8 @@ def of_judge(rows: Sequence[CorrectedScore]) -> list[Sentence]:
     if n_tasks == 1:
         first = min if scored[0].higher_is_better is False else max
         best = first(scored, key=lambda row: row.estimate or 0.0)
-        said += f"Corrected, {best.model} is first: {number(best.estimate)} {interval_text(best)}. "
+        score = f"{text.number(best.estimate)} {text.interval_text(best)}"
+        said += f"Corrected, {best.model} is first: {score}. "
     return [Sentence(f"Scores are those of a judge, {judge}.", f"{said}All of them: Labels.")]
 
 
@@ -521,8 +515,8 @@ def _asked_otherwise(settings: Sequence[Setting]) -> list[Sentence]:
     named = list(dict.fromkeys(setting.name for setting in settings if setting.may_matter))
     if not named:
         return []
-    text = "scores may differ by that alone. Method lists who had what."
-    return [Sentence("Models were not run alike.", f"They differ in {_names(named)}: {text}")]
+    said = "scores may differ by that alone. Method lists who had what."
+    return [Sentence("Models were not run alike.", f"They differ in {_names(named)}: {said}")]
 
 
 def _missing(board: Board) -> list[Sentence]:
@@ -545,8 +539,8 @@ def _missing(board: Board) -> list[Sentence]:
         )
     if absent and board.lead.kind == "overall":
         n = counted(len(absent), "model")
-        text = f"{n} did not take every task: no overall score of {_names(absent)}."
-        sentences.append(Sentence("Some models have no overall score.", text))
+        said = f"{n} did not take every task: no overall score of {_names(absent)}."
+        sentences.append(Sentence("Some models have no overall score.", said))
     return sentences
 
 
@@ -559,9 +553,9 @@ def _unscored(responses: Sequence[Responses]) -> list[Sentence]:
     if not total:
         return []
     models = _names(sorted({model for (model, _), n in worst.items() if n}))
-    text = f"They are left out as if missing at random; cut runs rarely are. From {models}."
+    said = f"They are left out as if missing at random; cut runs rarely are. From {models}."
     has = "has" if total == 1 else "have"
-    return [Sentence(f"{counted(total, 'answer')} {has} no score.", text)]
+    return [Sentence(f"{counted(total, 'answer')} {has} no score.", said)]
 
 
 def about_ranks(board: Board) -> str:
@@ -569,7 +563,7 @@ def about_ranks(board: Board) -> str:
     n = max((c.n_models for c in board.lead.cells if c), default=0)
     if n < 2:
         return ""
-    level, pairs = percent(board.level), "".join(pairs_at_once(n))
+    level, pairs = text.percent(board.level), "".join(text.pairs_at_once(n))
     return (
         f"Ranks, ties and bold cells rest on {pairs} ({level}): two limits that overlap may still "
         "belong to models that can be told apart. Bold: may be the best of its column."

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import count
@@ -39,14 +40,10 @@ Axis = tuple[float, float]
 
 
 BETTER = {True: "↑", False: "↓", None: ""}
-"""Direction of better scores."""
 
 MOST_ITEMS = 20_000
 MOST_LETTERS = 1_500_000
 """Most items on a page, and letters of their answers; flagged items come first."""
-
-ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-"""Letters of six bits each."""
 
 _FINE = 12
 """Bits per score with many values: at most 4,095 are kept."""
@@ -510,20 +507,14 @@ def codes(scores: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[n
 
 
 def packed(numbers: NDArray[np.int64], bits: int) -> list[str]:
-    """Encode rows of codes as letters of six bits, the first code in the highest bits."""
-    per = max(6 // bits, 1)
-    n_rows, n = numbers.shape
-    if bits == _FINE:
-        sixes = np.stack([numbers >> 6, numbers & 63], axis=-1).reshape(n_rows, 2 * n)
-    else:
-        room = np.zeros((n_rows, _width(n, bits) * per), dtype=np.int64)
-        room[:, :n] = numbers
-        shifts = bits * np.arange(per - 1, -1, -1)
-        sixes = (room.reshape(n_rows, -1, per) << shifts).sum(axis=-1)
-    letters = np.frombuffer(ALPHABET.encode(), dtype=np.uint8)[sixes]
-    return [row.tobytes().decode() for row in letters]
+    """Encode rows of codes in base64, a letter for six bits, the first code in the highest."""
+    shifts = np.arange(bits - 1, -1, -1, dtype=np.uint16)
+    each = (numbers.astype(np.uint16)[..., None] >> shifts & 1).astype(np.bool_)
+    rows = np.packbits(each.reshape(len(numbers), -1), axis=1)
+    width = _width(numbers.shape[1], bits)
+    return [urlsafe_b64encode(row.tobytes()).decode()[:width] for row in rows]
 
 
 def _width(n: int, bits: int) -> int:
     """Number of letters of n codes."""
-    return n * 2 if bits == _FINE else -(-n // (6 // bits))
+    return -(-n * bits // 6)

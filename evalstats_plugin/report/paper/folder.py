@@ -29,13 +29,8 @@ from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.comparisons import plot_ranks
 from evalstats_plugin.report.figures.scores import plot_forest
 from evalstats_plugin.report.leaderboard import column_name
-from evalstats_plugin.report.paper.methods import (
-    Evaluation,
-    column_of,
-    methods_latex,
-    methods_markdown,
-    sources,
-)
+from evalstats_plugin.report.paper import methods
+from evalstats_plugin.report.paper.methods import Evaluation, column_of
 from evalstats_plugin.report.tables import elided, latex_row
 from evalstats_plugin.report.text import pairs_at_once
 from evalstats_plugin.runtime import VERSION
@@ -177,9 +172,9 @@ def paper(
     if ranked and len(shown.first) <= MOST_RANKED:
         files["rank.pdf"] = _drawn(plot_ranks, shown)
     files["numbers.tex"] = number_macros(shown)
-    files["methods.tex"] = methods_latex(shown)
-    files["methods.md"] = methods_markdown(shown)
-    files["refs.bib"] = leaderboard.bibtex() + sources()
+    files["methods.tex"] = methods.methods_latex(shown)
+    files["methods.md"] = methods.methods_markdown(shown)
+    files["refs.bib"] = leaderboard.bibtex() + methods.sources()
     files["main.tex"] = _main(shown, files)
     files["README.md"] = _readme(files, command or "evalstats_plugin.paper(responses, folder)")
     content = {
