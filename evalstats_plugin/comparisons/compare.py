@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from evalstats_plugin.comparisons.design import (
     check_baseline,
     comparison_stream,
     is_chosen_from_data,
+    latest_cells,
     pairings,
     refuse_best,
 )
@@ -81,7 +82,8 @@ from evalstats_plugin.stats.streams import stream
 
 Design = Literal["paired", "unpaired", "tasks", "sequential"]
 
-Analysis: TypeAlias = Callable[[Sequence[Responses], Request], tuple[list[Table], list[str]]]
+Analysis: TypeAlias = Callable[[Sequence[Any], Request], tuple[list[Table], list[str]]]
+"""Of responses, or of their cells."""
 
 NO_ITEM_IN_COMMON = "no two models share an item here: treated as independent samples"
 
@@ -106,6 +108,7 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
         No two models share an item of any task.
     """
     together, by_sample, composite = _parts(responses)
+    cells = latest_cells(together)
     published = any(map(_has_error_only, by_sample))
     if by_sample and not together and not composite and not published:
         raise DesignError(
@@ -114,8 +117,9 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
             "independent samples"
         )
     tables, notes = compare_composite(composite, request) if composite else ([], [])
+    own = {method.name: with_prior(method, request.prior) for method in UNPAIRED}
     tables_of_samples, left_out = _as_far_as_possible(
-        unpaired, by_sample, _of_own_items(request), needed=False
+        unpaired, by_sample, replace(request, method="auto", table=own), needed=False
     )
     if bare := [f"{r.model} on {r.task}" for r in together if _has_error_only(r)]:
         why = "without scores of items (design unpaired takes them)"
@@ -128,14 +132,16 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
     notes += left_out
     if together or not tables:
         tables_of_samples, left_out = _as_far_as_possible(
-            paired, together or list(responses), request, needed=not tables
+            paired, cells or latest_cells(responses), request, needed=not tables
         )
         tables += tables_of_samples
         notes += left_out
     if any(r.groups for r in together):
         tables += group_comparisons(together, request)
     overall, left_out = (
-        overall_comparisons([*together, *by_sample], request) if request.overall else ([], [])
+        overall_comparisons([*cells, *latest_cells(by_sample)], request)
+        if request.overall
+        else ([], [])
     )
     notes += left_out
     if by_sample or composite:
@@ -166,7 +172,7 @@ def sequential(responses: Sequence[Responses], request: Request) -> tuple[list[T
             f"comparison has one method, {SEQUENTIAL!r}: leave method at 'auto'"
         )
     refuse_best(request, responses)
-    pairs, left_out = pairings(responses, request.baseline)
+    pairs, left_out = pairings(latest_cells(responses), request.baseline)
     return [_sequential_table(pairing, request) for pairing in pairs], left_out
 
 
@@ -569,20 +575,14 @@ def _has_error_only(r: Responses) -> bool:
 
 
 def _as_far_as_possible(
-    analysis: Analysis, responses: list[Responses], request: Request, *, needed: bool
+    analysis: Analysis, given: Sequence[Any], request: Request, *, needed: bool
 ) -> tuple[list[Table], list[str]]:
-    """Run an analysis on a part of the responses; if not `needed`, an error becomes a note."""
-    if not (responses or needed):
+    """Run an analysis on a part of what was given; if not `needed`, an error becomes a note."""
+    if not (given or needed):
         return [], []
     try:
-        return analysis(responses, request)
+        return analysis(given, request)
     except DesignError as error:
         if needed or type(error) is not DesignError:
             raise
         return [], [f"not compared: {error}"]
-
-
-def _of_own_items(request: Request) -> Request:
-    """Return the request for models that share no item."""
-    own = {method.name: with_prior(method, request.prior) for method in UNPAIRED}
-    return replace(request, method="auto", table=own)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
@@ -23,15 +23,16 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.measure import Measure, Measured, joint
 from evalstats_plugin.data.methods import Kind, Method, check_name, table_of
 from evalstats_plugin.data.responses import IN_ARRAY, Responses, mean_over_epochs
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, SelectionError, check_known, counted, few, no_such
 from evalstats_plugin.scores.cells import (
     Cell,
     Missing,
-    by_task,
     check_confidence_level,
     epochs_are_binary,
     make_cell,
+    task_and_metric,
 )
 from evalstats_plugin.scores.methods import INTERVALS
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng, steady
@@ -118,22 +119,27 @@ def refuse_best(request: Request, responses: Sequence[Responses]) -> None:
         )
 
 
+def latest_cells(responses: Sequence[Responses]) -> list[Cell]:
+    """Return the cells of the latest responses of each model, task and metric."""
+    return [make_cell(r) for r in one_of_each(responses)]
+
+
 def comparable(
-    responses: Sequence[Responses],
+    cells: Sequence[Cell],
     baseline: str | None,
     is_usable: Callable[[Cell], bool],
 ) -> tuple[list[list[Cell]], list[str]]:
-    """Return the latest usable cells of each task and metric, and notes on what cannot be compared.
+    """Return the usable cells of each task and metric, and notes on what cannot be compared.
 
     Raises `DesignError` where there is nothing to compare.
     """
-    models = list(dict.fromkeys(r.model for r in responses))
+    models = list(dict.fromkeys(c.responses.model for c in cells))
     groups: list[list[Cell]] = []
     left_out: dict[str, list[str]] = {}
-    for (task, metric), group in by_task(one_of_each(responses)).items():
-        cells = [make_cell(r) for r in group]
-        usable = [c for c in cells if is_usable(c)]
-        why = why_left_out(len(cells), [c.responses.model for c in usable], baseline)
+    by_place = grouped(cells, lambda c: task_and_metric(c.responses))
+    for (task, metric), group in by_place.items():
+        usable = [c for c in group if is_usable(c)]
+        why = why_left_out(len(group), [c.responses.model for c in usable], baseline)
         if why:
             left_out.setdefault(why, []).append(f"{task} {metric}")
         else:
@@ -346,7 +352,7 @@ class Pairing(Pairs):
         """Shape (N,): items with a score of each model."""
         return (~np.isnan(self.scores)).sum(axis=1)
 
-    @property
+    @cached_property
     def n_items(self) -> IntArray:
         """Shape (P,): items with a score of both models."""
         seen = (~np.isnan(self.scores)).astype(np.float64)
@@ -359,7 +365,7 @@ class Pairing(Pairs):
         both = self._products(right, right)
         # Of the items that have a score of both.
         only_a, only_b = self._products(right, seen) - both, self._products(seen, right) - both
-        neither = self._products(seen, seen) - both - only_a - only_b
+        neither = self.n_items - both - only_a - only_b
         return np.stack([both, only_a, only_b, neither])
 
     def means(self) -> FloatArray:
@@ -409,7 +415,7 @@ class Pairing(Pairs):
 
 
 def pairings(
-    responses: Sequence[Responses],
+    cells: Sequence[Cell],
     baseline: str | None,
     missing: Missing = "drop",
     *,
@@ -420,9 +426,9 @@ def pairings(
     With the baseline `BEST`, unless a model has this name, it is each task's best model. Without
     pairs there are none yet: those of very many models are asked for by blocks.
     """
-    best = is_chosen_from_data(baseline, [r.model for r in responses])
+    best = is_chosen_from_data(baseline, [c.responses.model for c in cells])
     named = None if best else baseline
-    groups, notes = comparable(responses, named, has_item_scores)
+    groups, notes = comparable(cells, named, has_item_scores)
     pairs = [_pairing(cells, named, missing, without_pairs=without_pairs) for cells in groups]
     if without_pairs:
         return pairs, notes

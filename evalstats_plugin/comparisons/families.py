@@ -6,9 +6,9 @@ An analysis gives a `Table` for each task or group: every pair alone, and all of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -552,34 +552,46 @@ def may_be_first(pairing: Compared, beats: BoolArray, first: BoolArray | None) -
     return unbeaten
 
 
+def levels_looked_at(confidence_level: float) -> tuple[FloatArray, list[float]]:
+    """Return quantiles and levels of the intervals that p-values are found from, by size."""
+    asked = -float(special.ndtri((1 - confidence_level) / 2))
+    quantiles = np.unique(np.append(_QUANTILES, asked))
+    levels = np.where(quantiles == asked, confidence_level, 1 - 2 * special.ndtr(-quantiles))
+    return quantiles, levels.tolist()
+
+
 def p_of_limits(
-    intervals: Callable[[list[float]], Iterable[Interval]],
-    confidence_level: float,
-    *,
-    null: float = 0.0,
+    interval: Callable[[float], Interval], confidence_level: float, *, null: float = 0.0
 ) -> FloatArray:
     """P-values of intervals: 1 less the highest level at which each leaves out `null`.
 
     At most 1 - `confidence_level` exactly where the interval of that level leaves it out; between
     the levels at which they are looked at, limits are linear in normal standard errors.
     """
-    asked = -float(special.ndtri((1 - confidence_level) / 2))
-    quantiles = np.unique(np.append(_QUANTILES, asked))
-    levels = np.where(quantiles == asked, confidence_level, 1 - 2 * special.ndtr(-quantiles))
-    gap: FloatArray = np.stack(
-        [np.maximum(low - null, null - high) for low, high in intervals(levels.tolist())]
-    )
-    out = gap > 0
-    # An interval of a higher level holds those of lower ones, but for rounding and resampling.
-    last: IntArray = len(quantiles) - np.argmax(out[::-1], axis=0) - 1
-    inside = np.minimum(last + 1, len(quantiles) - 1)
-    pair: IntArray = np.arange(int(gap.shape[1]))
+    quantiles, levels = levels_looked_at(confidence_level)
+
+    @cache
+    def gap_at(k: int) -> FloatArray:
+        low, high = interval(levels[k])
+        return np.maximum(low - null, null - high)
+
+    first, n = levels.index(confidence_level), len(levels)
+    # By bisection: an interval of a higher level holds those of lower ones.
+    at = np.full(len(gap_at(first)), first)
+    out, inside = np.full_like(at, -1), np.full_like(at, n)
+    of_out, of_inside = np.full((2, len(at)), np.nan)
+    while (apart := inside - out > 1).any():
+        for k in np.unique(at[apart]).tolist():
+            gap, here = gap_at(k), apart & (at == k)
+            is_out, holds = here & (gap > 0), here & ~(gap > 0)
+            out[is_out] = inside[holds] = k
+            of_out[is_out], of_inside[holds] = gap[is_out], gap[holds]
+        at = (out + inside) // 2
     with np.errstate(invalid="ignore", divide="ignore"):
-        share = gap[last, pair] / (gap[last, pair] - gap[inside, pair])
-    step = np.where(inside > last, np.nan_to_num(share), 0.0)
-    z = quantiles[last] + step * (quantiles[inside] - quantiles[last])
-    p = np.where(out.any(axis=0), 2 * special.ndtr(-z), 1.0)
-    return np.where(np.isnan(gap).any(axis=0), np.nan, p)
+        share = of_out / (of_out - of_inside)
+    step = quantiles[np.minimum(inside, n - 1)] - quantiles[out]
+    p = np.where(out >= 0, 2 * special.ndtr(-(quantiles[out] + np.nan_to_num(share * step))), 1.0)
+    return np.where(np.isnan(gap_at(first)), np.nan, p)
 
 
 def prob_of_p(p_values: FloatArray, difference: FloatArray, null: float = 0.0) -> FloatArray:

@@ -287,14 +287,9 @@ def gate(
     place_of = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in listed))}
     rows.sort(key=lambda row: (place_of[row.model], row.metric, _WORST_FIRST[row.decision]))
     return Gate(
-        tuple(rows),
-        (*notes, *comparisons.notes),
-        comparisons.seed,
-        baseline,
-        margin,
-        non_inferior,
+        tuple(rows), (*notes, *comparisons.notes), comparisons.seed, baseline, margin, non_inferior,
         confidence_level,
-    )
+    )  # fmt: skip
 
 
 def parse_margin(margin: float | str) -> tuple[float, bool]:
@@ -510,14 +505,10 @@ def _with_the_worst(
     kept = _has_score(r)
     worst = np.full((len(ids), r.scores.shape[1]), span[standard.higher_is_better is False])
     return replace(
-        r,
-        item_ids=np.concatenate([r.item_ids[kept].astype(str), ids]),
+        r, item_ids=np.concatenate([r.item_ids[kept].astype(str), ids]),
         scores=np.concatenate([r.scores[kept], worst]),
-        weights=None,
-        item_hashes=None,
-        chance=None,
-        tags=None,
-    )
+        weights=None, item_hashes=None, chance=None, tags=None,
+    )  # fmt: skip
 
 
 def _allowing_for(

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from evalstats_plugin.comparisons.design import Request, comparison_stream
+from evalstats_plugin.comparisons.design import Request, comparison_stream, latest_cells
 from evalstats_plugin.comparisons.ranks import ranks_by_blocks, ranks_with_groups
 from evalstats_plugin.comparisons.rows import ColumnPairs, Comparison, RankSet
 from evalstats_plugin.comparisons.tasks import ColumnKey, column_of, headlines, in_overall
@@ -18,7 +18,6 @@ from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.measure import Measure, Measures
 from evalstats_plugin.data.responses import Group, Responses, Selection
 from evalstats_plugin.data.results import INSIDE, Results, grouped
-from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, check_known
 from evalstats_plugin.runtime.memory import budget, size_in_words
 from evalstats_plugin.scores.cells import (
@@ -263,7 +262,7 @@ def table(
         listed, about_slices, are_apart = as_tasks(listed, by, top)
         notes = (*notes, *about_slices)
     wanted = Selection(metrics=_listed(metric))
-    cells, chosen_notes = headlines(one_of_each(listed), wanted)
+    cells, chosen_notes = headlines(latest_cells(listed), wanted)
     if not cells:
         msg = "no task has a metric that is a mean of item scores: name another with --metric"
         msg += " (in Python: metric=)"
@@ -278,9 +277,10 @@ def table(
         )
         scored = [replace(row, confidence_level=confidence_level) for row in rows_of_slices]
     shown = _Columns.of(cells, scored, subtasks, _listed(columns))
-    joint, why = in_overall(cells, shown.inside, _WEIGHTING[weights])
+    cells_of_all, why = in_overall(cells, shown.inside, _WEIGHTING[weights])
     if not are_apart:
-        joint, why = [], ["no overall score: slices have items in common"]
+        cells_of_all, why = [], ["no overall score: slices have items in common"]
+    joint = [cell.responses for cell in cells_of_all]
     seed = rng if isinstance(rng, int) else None
     overall = _overall_scores(joint, confidence_level=confidence_level, rng=rng)
     ranks: dict[tuple[str, str], list[RankSet]] = {}
@@ -288,17 +288,16 @@ def table(
     models = {cell.responses.model for cell in cells}
     if len(models) > 1:
         request = Request(confidence_level=confidence_level, rng=comparison_stream(rng))
-        every = [cell.responses for cell in cells]
-        needed, most = _pair_bytes([*every, *joint]), budget()
+        needed, most = _pair_bytes([*parts, *joint]), budget()
         if most is None or needed <= most:
             try:
-                ranks, pairs, more = ranks_with_groups(every, request, joint)
+                ranks, pairs, more = ranks_with_groups(cells, request, cells_of_all)
             except DesignError as error:
                 more = [f"no ranks: {error}"]
         else:
             n = len(models)
             ranks, more = ranks_by_blocks(
-                every,
+                parts,
                 request,
                 [replace(r, groups=r.groups[:1]) for r in joint],
                 most_pairs=min(most // (4 * _PAIR_BYTES), MOST_AT_ONCE),
@@ -387,7 +386,9 @@ class _Columns:
         in the column of its group.
         """
         outermost = (row for row in scored if row.kind != "group" or row.depth == 0)
-        rows = grouped(outermost, _column_of_row)
+        rows: dict[ColumnKey, list[ScoreInterval]] = grouped(
+            outermost, lambda row: ("group" if row.kind == "group" else "task", row.task)
+        )
         if subtasks:
             return cls({key: own for key, own in rows.items() if key[0] == "task"}, {})
         held = {(name, row.model) for (kind, name), own in rows.items() if kind == "group"
@@ -403,10 +404,6 @@ class _Columns:
             hidden = {("task", task) for task in inside if task not in alone}
             rows = {key: own for key, own in rows.items() if key not in hidden}
         return cls(rows, inside)
-
-
-def _column_of_row(row: ScoreInterval) -> ColumnKey:
-    return "group" if row.kind == "group" else "task", row.task
 
 
 def _overall_scores(

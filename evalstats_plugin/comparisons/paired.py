@@ -7,7 +7,7 @@ mean difference (`stats.pairs.differences`), all pairs of a task at once by one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from evalstats_plugin.comparisons.families import (
     Table,
     Whatever,
     estimates_of,
+    levels_looked_at,
     p_of_limits,
     prob_of_p,
 )
@@ -32,9 +33,9 @@ from evalstats_plugin.comparisons.methods import (
 )
 from evalstats_plugin.comparisons.units import common_units, mean_differences
 from evalstats_plugin.data.methods import Method, choose
-from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite_values
 from evalstats_plugin.errors import counted
+from evalstats_plugin.scores.cells import Cell
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.clustered import cluster_moments
 from evalstats_plugin.stats.interval import Interval, imbens_manski_level
@@ -63,9 +64,9 @@ IN_CACHE = 2**16
 """Differences that the processor's cache holds, with what is made of them."""
 
 
-def paired(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
+def paired(cells: Sequence[Cell], request: Request) -> tuple[list[Table], list[str]]:
     """Compare models item by item; return also notes on what was left out."""
-    pairs, left_out = pairings(responses, request.baseline, request.missing)
+    pairs, left_out = pairings(cells, request.baseline, request.missing)
     return paired_tables(pairs, request), left_out
 
 
@@ -312,19 +313,18 @@ def _by_name(
     def interval(level: float) -> Interval:
         return Interval(*every(level)[:2])
 
-    def intervals(levels: list[float]) -> Iterable[Interval]:
-        if method.family != "resampling":
-            return map(interval, levels)
-        # Drawing takes long: all levels are answered from the same resamples.
-        return map(Interval, *every(levels))
-
     differences = (pairing.differences(x.start, x.stop) for x in _blocks(pairing))
     mean = np.concatenate([moments(x).mean for x in differences])
     low, high, *more = every(level)
     if more:
         p_value, prob = two_sided(more[0]), more[0]
     else:
-        p_value = p_of_limits(intervals, level)
+        of_level = interval
+        if method.family == "resampling":
+            # Drawing takes long: all levels are answered from the same resamples.
+            _, levels = levels_looked_at(level)
+            of_level = dict(zip(levels, map(Interval, *every(levels)), strict=True)).__getitem__
+        p_value = p_of_limits(of_level, level)
         prob = prob_of_p(p_value, mean)
     return PairEstimates(method.name, low, high, p_value, prob, mean), interval
 

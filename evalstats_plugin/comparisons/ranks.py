@@ -21,6 +21,7 @@ from evalstats_plugin.comparisons.design import (
     Pairing,
     Request,
     comparison_stream,
+    latest_cells,
     pairings,
 )
 from evalstats_plugin.comparisons.families import (
@@ -43,8 +44,10 @@ from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import records
 from evalstats_plugin.errors import counted
+from evalstats_plugin.scores.cells import Cell
 from evalstats_plugin.stats import ranks as stats_ranks
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
+from evalstats_plugin.stats.clustered import by_cluster
 from evalstats_plugin.stats.pairs.differences import MeanDifferences
 
 MOST_LETTERED = 200
@@ -87,7 +90,7 @@ def rank_sets(
         rng=comparison_stream(rng),
     )
     listed, notes = as_list(responses)
-    pairs, left_out = pairings(listed, None)
+    pairs, left_out = pairings(latest_cells(listed), None)
     tables = paired_tables(pairs, request)
     sets = [
         row
@@ -101,17 +104,17 @@ def rank_sets(
 
 
 def ranks_with_groups(
-    responses: Sequence[Responses], request: Request, overall: Sequence[Responses] = ()
+    cells: Sequence[Cell], request: Request, overall: Sequence[Cell] = ()
 ) -> tuple[dict[tuple[str, str], list[RankSet]], list[ColumnPairs], list[str]]:
     """Rank the models of each task, of each group that has a score, and by the overall score.
 
-    `overall` has the responses that the last is of. Ranks are by name and kind of a column. The
+    `overall` has the cells that the last is of. Ranks are by name and kind of a column. The
     verdicts are those of `compare`, whose single pairs are left out where they take most of
     its time. Return also the pairs behind the ranks, and notes on what was left out.
     """
-    pairs, left_out = pairings(responses, None)
+    pairs, left_out = pairings(cells, None)
     tables = paired_tables(pairs, request)
-    tables += group_comparisons(responses, request)
+    tables += group_comparisons([c.responses for c in cells], request)
     if strata := overall_strata(overall, request):
         tables.append(overall_table(strata, request))
     shown = adjusted(tables, request)
@@ -139,7 +142,7 @@ def ranks_by_blocks(
     all pairs of all columns: no draws of all pairs are taken, so that fewer are told apart than by
     `ranks_with_groups`. There are no letters. Return also notes on what was left out.
     """
-    tasks, notes = pairings(responses, None, without_pairs=True)
+    tasks, notes = pairings(latest_cells(responses), None, without_pairs=True)
     of_kind = {
         "task": [(pairing, partial(_of_pairs, pairing)) for pairing in tasks],
         "group": groups_by_blocks(responses, request),
@@ -152,7 +155,9 @@ def ranks_by_blocks(
     by_column: dict[tuple[str, str], list[RankSet]] = {}
     for (pairing, kind, of_pairs), n in zip(columns, sizes, strict=True):
         n_steps = n * (n - 1) // 2 * pairing.scores.shape[1]
-        if n_steps > MOST_STEPS and not _is_counted(pairing, kind):
+        # Told apart by counts of items, pairs take as long whatever their number.
+        is_counted = kind == "task" and pairing.kind == "binary" and pairing.clusters is None
+        if n_steps > MOST_STEPS and not is_counted:
             notes.append(
                 f"no ranks on {pairing.task}: {n:,} models on {pairing.scores.shape[1]:,} items "
                 "would take hours. Choose fewer (--models; in Python, a selection)"
@@ -174,11 +179,6 @@ def ranks_by_blocks(
 
 def _of_pairs(pairing: Pairing, a: IntArray, b: IntArray) -> MeanDifferences:
     return mean_differences(replace(pairing, a=a, b=b))
-
-
-def _is_counted(pairing: Pairing, kind: str) -> bool:
-    """Whether pairs are told apart by counts of items, whatever their number."""
-    return kind == "task" and pairing.kind == "binary" and pairing.clusters is None
 
 
 def _numbers_apart(
@@ -327,16 +327,10 @@ def _prob_best(
     values = scores[:, common]
     low, high = pairing.bounds or (float(values.min()), float(values.max()))
     if pairing.clusters is not None:
-        values = _cluster_means(values, pairing.clusters[common])
+        # Of each cluster the mean of all items, and what its sum deviates from it by.
+        means = values.mean(axis=1, keepdims=True)
+        rest = by_cluster(values - means, pairing.clusters[common])
+        values = means + rest * (rest.shape[1] / n_common)
     sign = -1.0 if pairing.higher_is_better is False else 1.0
     prob = stats_ranks.prob_best(sign * values, spread=high - low, rng=rng, n_draws=N_DRAWS)
     return prob, notes if n_common < n_items else ()
-
-
-def _cluster_means(scores: FloatArray, clusters: IntArray) -> FloatArray:
-    """One value per cluster, shape (N, C): the mean of the items plus the deviation of its sum."""
-    _, where = np.unique(clusters, return_inverse=True)
-    membership = np.eye(int(where.max()) + 1)[where]
-    sizes = membership.sum(axis=0)
-    means = scores.mean(axis=1, keepdims=True)
-    return means + (scores @ membership - sizes * means) / sizes.mean()

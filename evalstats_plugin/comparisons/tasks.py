@@ -21,6 +21,7 @@ from evalstats_plugin.comparisons.design import (
     against_best,
     has_item_scores,
     is_chosen_from_data,
+    latest_cells,
     pair_indices,
     pairings,
 )
@@ -44,7 +45,7 @@ from evalstats_plugin.data.responses import (
     task_shares,
 )
 from evalstats_plugin.data.results import finite_values, grouped
-from evalstats_plugin.data.runs import one_of_each, run_of
+from evalstats_plugin.data.runs import run_of
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few
 from evalstats_plugin.scores.cells import Cell, make_cell, task_and_metric
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
@@ -69,7 +70,7 @@ def group_comparisons(responses: Sequence[Responses], request: Request) -> list[
     The difference of the groups' scores is Σ w d over the tasks, each a stratum with its own
     differences by item. Only models that have every task of the group are compared.
     """
-    groups = [_joined(members, group, request) for group, members in _members(responses)]
+    groups = [_joined(cells, group, request) for group, cells in _members(responses)]
     return [_group_table(strata, request) for strata in groups if strata is not None]
 
 
@@ -78,15 +79,12 @@ def groups_by_blocks(
 ) -> list[tuple[Pairing, Callable[[IntArray, IntArray], MeanDifferences]]]:
     """Return the groups that models can be compared on, and what gives some pairs of each."""
     groups = [
-        _joined(members, group, request, without_pairs=True)
-        for group, members in _members(responses)
+        _joined(cells, group, request, without_pairs=True) for group, cells in _members(responses)
     ]
     return [(strata.whole, strata.of_pairs) for strata in groups if strata is not None]
 
 
-def overall_comparisons(
-    responses: Sequence[Responses], request: Request
-) -> tuple[list[Table], list[str]]:
+def overall_comparisons(cells: Sequence[Cell], request: Request) -> tuple[list[Table], list[str]]:
     """Compare models by the mean of all tasks on one scale, a scored group counting as one.
 
     Of each task its first metric counts that is a mean; only models that have all the tasks are
@@ -94,7 +92,7 @@ def overall_comparisons(
     group, a second table has the tasks as a random sample, "on other tasks like these". Return
     also notes on what was left out.
     """
-    cells, _ = headlines(one_of_each(responses))
+    cells, _ = headlines(cells)
     n_models = Counter(c.responses.task for c in cells)
     cells = [c for c in cells if n_models[c.responses.task] > 1]
     inside = {
@@ -102,10 +100,11 @@ def overall_comparisons(
         for r in (c.responses for c in cells)
         if r.groups and r.groups[0].logged is not None
     }
-    parts, notes = in_overall(cells, inside, "parts")
+    cells_of_all, notes = in_overall(cells, inside, "parts")
+    parts = [c.responses for c in cells_of_all]
     if why := _too_large(parts, request):
         return [], [why]
-    strata = overall_strata(parts, request)
+    strata = overall_strata(cells_of_all, request)
     if strata is None:
         has = "" if request.baseline is None else ", the baseline one of the two"
         lacking = f"no comparison over all tasks: no two models have every one of them{has}"
@@ -139,9 +138,9 @@ def _too_large(parts: Sequence[Responses], request: Request) -> str:
     )
 
 
-def overall_strata(parts: Sequence[Responses], request: Request) -> _Strata | None:
+def overall_strata(parts: Sequence[Cell], request: Request) -> _Strata | None:
     """Join the models that have all tasks of the overall score; None where fewer than two have."""
-    return _joined(parts, parts[0].groups[0], request) if parts else None
+    return _joined(parts, parts[0].responses.groups[0], request) if parts else None
 
 
 def overall_table(strata: _Strata, request: Request) -> Table:
@@ -162,7 +161,7 @@ def mark_parts(tables: Sequence[Table]) -> None:
 
 
 def headlines(
-    latest: Sequence[Responses], wanted: Selection | None = None
+    latest: Sequence[Cell], wanted: Selection | None = None
 ) -> tuple[list[Cell], list[str]]:
     """Return of each task the metric that is preferred, or the first, in one cell for each model.
 
@@ -171,21 +170,23 @@ def headlines(
     wanted = wanted or Selection()
     metrics: dict[str, dict[str, int]] = {}
     of: dict[tuple[str, str], dict[str, Cell]] = {}
-    for r in latest:
+    for cell in latest:
+        r = cell.responses
         task, metric = task_and_metric(r)
-        cell = make_cell(replace(r, beside=()) if r.beside else r)
         if r.pairs is None and cell.kind in ("binary", "bounded", "real") and cell.n > 0:
             place = wanted.place_of_metric(r.metric, task, *(g.name for g in r.groups))
             metrics.setdefault(task, {}).setdefault(metric, place)
-            of.setdefault((task, metric), {}).setdefault(r.model, cell)
+            alone = replace(cell, responses=replace(r, beside=())) if r.beside else cell
+            of.setdefault((task, metric), {}).setdefault(r.model, alone)
     first = {task: min(own, key=own.__getitem__) for task, own in metrics.items()}
     cells = [cell for task, metric in first.items() for cell in of[task, metric].values()]
     several = [f"{task}: {first[task]}" for task, own in metrics.items() if len(own) > 1]
     which = "preferred" if wanted.metrics else "first"
     notes = [f"of several metrics the {which} is shown ({few(several)})"] if several else []
-    without = dict.fromkeys(r.task for r in latest if r.task not in metrics)
+    tasks = dict.fromkeys(cell.responses.task for cell in latest)
+    without = [task for task in tasks if task not in metrics]
     if without:
-        notes.append(f"no mean of item scores: {few(list(without))}")
+        notes.append(f"no mean of item scores: {few(without)}")
     return cells, notes
 
 
@@ -193,8 +194,8 @@ def in_overall(
     cells: Sequence[Cell],
     inside: Mapping[str, tuple[Group, ...]],
     weighting: Weighting,
-) -> tuple[list[Responses], list[str]]:
-    """Return the responses of the overall score, as parts of one group; why others are not in it.
+) -> tuple[list[Cell], list[str]]:
+    """Return the cells of the overall score, as parts of one group; why others are not in it.
 
     Parameters
     ----------
@@ -228,17 +229,13 @@ def in_overall(
         name += " of all"
     group = Group(name, 0, weighting, len(tasks), logged=0.0)
     metrics = {task_and_metric(r)[1] for r in every if r.task in tasks}
-    joint = [
-        replace(
-            r if len(metrics) == 1 else r.measured(metric="score"),
-            groups=(
-                group,
-                *(replace(g, depth=g.depth + 1) for g in inside.get(r.task, ())),
-            ),
-        )
-        for r in every
-        if r.task in tasks
-    ]
+
+    def part(cell: Cell) -> Cell:
+        r = cell.responses if len(metrics) == 1 else cell.responses.measured(metric="score")
+        around = (replace(g, depth=g.depth + 1) for g in inside.get(r.task, ()))
+        return replace(cell, responses=replace(r, groups=(group, *around)))
+
+    joint = [part(cell) for cell in cells if cell.responses.task in tasks]
     why = "not part of the overall score, because of another scale or direction: "
     why += few([name for _, name in odd])
     return joint, [why] if odd else []
@@ -294,9 +291,8 @@ class _Strata:
         return Differences(units.differences, n_pairs=len(a), span=self.whole.span[1])
 
 
-def _members(responses: Sequence[Responses]) -> list[tuple[Group, list[Responses]]]:
-    """Return the groups that have a score, and the latest responses to each task, in order."""
-    place_of = {id(r): i for i, r in enumerate(responses)}
+def _members(responses: Sequence[Responses]) -> list[tuple[Group, list[Cell]]]:
+    """Return the groups that have a score, and the latest cells of each task, in order."""
     # By the names of the groups from the outermost to this one, and the metric.
     by_group: dict[tuple[Any, ...], dict[tuple[str, str], tuple[Group, Responses]]] = {}
     for r in sorted(responses, key=run_of):
@@ -305,27 +301,26 @@ def _members(responses: Sequence[Responses]) -> list[tuple[Group, list[Responses
                 names = tuple(g.name for g in r.groups[: i + 1])
                 metric = task_and_metric(r)[1]
                 by_group.setdefault((names, metric), {})[r.model, r.task] = (group, r)
-    return [
-        (
-            next(iter(latest.values()))[0],
-            sorted((r for _, r in latest.values()), key=lambda r: place_of[id(r)]),
-        )
-        for latest in by_group.values()
-    ]
+    groups: list[tuple[Group, list[Cell]]] = []
+    for latest in by_group.values():
+        group, _ = next(iter(latest.values()))
+        kept = {id(r) for _, r in latest.values()}
+        groups.append((group, [make_cell(r) for r in responses if id(r) in kept]))
+    return groups
 
 
 def _joined(
-    responses: Sequence[Responses],
+    cells: Sequence[Cell],
     group: Group,
     request: Request,
     *,
     without_pairs: bool = False,
 ) -> _Strata | None:
     """Join the models that have the whole group; None where fewer than two can be compared."""
-    of_model = grouped(responses, lambda r: r.model)
-    n_tasks = {m: sum(map(has_item_scores, map(make_cell, own))) for m, own in of_model.items()}
+    of_model = grouped(cells, lambda c: c.responses.model)
+    n_tasks = {m: sum(map(has_item_scores, own)) for m, own in of_model.items()}
     complete = [m for m, n in n_tasks.items() if n == group.n_tasks]
-    chosen = sorted((r for m in complete for r in of_model[m]), key=lambda r: r.task)
+    chosen = sorted((c for m in complete for c in of_model[m]), key=lambda c: c.responses.task)
     best = is_chosen_from_data(request.baseline, of_model)
     baseline = None if best else request.baseline
     if len(complete) < 2 or baseline not in (None, *complete):
@@ -336,7 +331,7 @@ def _joined(
     except DesignError:
         # No items in common: the tasks' own rows say so.
         return None
-    within = {r.task: _from_group(r.groups, group) for r in responses}
+    within = {r.task: _from_group(r.groups, group) for r in (c.responses for c in cells)}
     around = tuple(within[task.task] for task in tasks)
     models = () if without_pairs else tasks[0].models
     whole = _all_items(tasks, around, pair_indices(models, baseline))
@@ -446,7 +441,8 @@ def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list
             f"auto, which is {ENGINE}"
         )
     models = list(dict.fromkeys(r.model for r in responses))
-    tasks, left_out = pairings(responses, None)
+    cells = latest_cells(responses)
+    tasks, left_out = pairings(cells, None)
     by_metric = grouped(tasks, lambda task: task.metric.removesuffix(",none"))
     several = {metric: some for metric, some in by_metric.items() if len(some) > 1}
     alone = [f"{task.task} {metric}" for metric, (task, *more) in by_metric.items() if not more]
@@ -462,7 +458,7 @@ def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list
     (name,) = groups if len(groups) == 1 else {""}
     rows: list[Table] = []
     for metric, some in several.items():
-        fixed, why = _on_these_tasks(responses, metric, some, name, request)
+        fixed, why = _on_these_tasks(cells, metric, some, name, request)
         on_any = [m for m in models if any(m in task.models for task in some)]
         rows += [*fixed, *_across_tables(some, models, on_any, name, request)]
         left_out = [*left_out, *why]
@@ -470,7 +466,7 @@ def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list
 
 
 def _on_these_tasks(
-    responses: Sequence[Responses],
+    cells: Sequence[Cell],
     metric: str,
     tasks: Sequence[Pairing],
     name: str,
@@ -479,15 +475,16 @@ def _on_these_tasks(
     """Compare the models that answered all the tasks, which are fixed; notes on the others."""
     names = {task.task for task in tasks}
     own = [
-        r
-        for r in one_of_each(responses)
-        if r.task in names and r.metric.removesuffix(",none") == metric
+        cell
+        for cell in cells
+        if cell.responses.task in names and task_and_metric(cell.responses)[1] == metric
     ]
     title = f"these {counted(len(tasks), 'task')}" + (f" of {name}" if name else "")
     strata = _joined(own, Group(title, 0, "macro", len(tasks)), request)
     if strata is None:
         return [], [f"{metric}: no two models can be compared on all of these {len(tasks)} tasks"]
-    rest = [m for m in dict.fromkeys(r.model for r in own) if m not in strata.whole.models]
+    models = dict.fromkeys(cell.responses.model for cell in own)
+    rest = [m for m in models if m not in strata.whole.models]
     lacking = f"{metric}, on these {len(tasks)} tasks: left out, not on all of them: {few(rest)}"
     return [replace(_group_table(strata, request), apart=True)], [lacking] if rest else []
 

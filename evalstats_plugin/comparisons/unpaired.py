@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from evalstats_plugin.comparisons.design import (
     Request,
     common_kind,
     comparable,
+    latest_cells,
     pair_indices,
     refuse_best,
 )
@@ -115,7 +115,7 @@ def unpaired(responses: Sequence[Responses], request: Request) -> tuple[list[Tab
     difference.
     """
     refuse_best(request, responses)
-    groups, left_out = comparable(responses, request.baseline, _is_usable)
+    groups, left_out = comparable(latest_cells(responses), request.baseline, _is_usable)
     return [
         _of_errors(cells, request)
         if any(cell.published_error is not None for cell in cells)
@@ -163,15 +163,9 @@ def _samples(cells: list[Cell], request: Request) -> _Samples:
         # A log with counts only has no clusters either.
         method = choose(kind, "auto", own, UNPAIRED_DEFAULTS)
     return _Samples(
-        measure=joint([cell.responses.measure for cell in cells]),
-        models=models,
-        a=a,
-        b=b,
-        cells=cells,
-        method=method,
-        bounds=bounds,
-        notes=notes,
-    )
+        measure=joint([cell.responses.measure for cell in cells]), models=models, a=a, b=b,
+        cells=cells, method=method, bounds=bounds, notes=notes,
+    )  # fmt: skip
 
 
 def _table(samples: _Samples, request: Request) -> Table:
@@ -184,7 +178,7 @@ def _table(samples: _Samples, request: Request) -> Table:
         return Interval(*solve(level)[:2])
 
     low, high, prob = solve(request.confidence_level)
-    p_values = p_of_limits(partial(map, interval), request.confidence_level, null=null)
+    p_values = p_of_limits(interval, request.confidence_level, null=null)
     estimates = samples.estimates
     if prob is None:
         prob = prob_of_p(p_values, estimates, null)

@@ -35,13 +35,10 @@ def _request(**more: object) -> Request:
 
 def _response(model: str, task: str, scores: np.ndarray, metric: str = "acc") -> Responses:
     return given_responses(
-        model=model,
-        task=task,
-        metric=metric,
-        item_ids=np.arange(len(scores)),
+        model=model, task=task, metric=metric, item_ids=np.arange(len(scores)),
         scores=np.asarray(scores, dtype=float)[:, None],
         source=Source(path=Path(f"{model}.json"), harness="test"),
-    )
+    )  # fmt: skip
 
 
 def _responses(models: str = "ab", n_tasks: int = 8, *, seed: int = 0) -> list[Responses]:

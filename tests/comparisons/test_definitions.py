@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import special
 
 from evalstats_plugin import Source, compare
-from evalstats_plugin.comparisons.design import pairings
+from evalstats_plugin.comparisons.design import latest_cells, pairings
 from evalstats_plugin.comparisons.families import p_of_limits, prob_of_p
 from evalstats_plugin.comparisons.paired import _mean_and_error
 from evalstats_plugin.comparisons.rows import Comparison
@@ -35,7 +35,7 @@ def test_p_values_of_normal_limits_are_those_of_the_z_test(z, level, null):
         half = special.ndtri((1 + asked) / 2) * error
         return Interval(null + deviate * error - half, null + deviate * error + half)
 
-    p = p_of_limits(lambda levels: map(interval, levels), level, null=null)
+    p = p_of_limits(interval, level, null=null)
     low, high = interval(level)
     expected = 2 * special.ndtr(-np.abs(deviate))
     far = np.abs(deviate) > 0.02
@@ -58,7 +58,7 @@ def _tasks(*, clusters=False, lonely=False, seed=0):
         tasks=["x"] * 12 + ["y"] * 7,
         clusters=[f"c{k // 2}" for k in range(19)] if clusters else None,
     )
-    return scores, pairings(matrix.to_responses(), None)[0]
+    return scores, pairings(latest_cells(matrix.to_responses()), None)[0]
 
 
 def _squared_error(x, labels):
@@ -169,7 +169,7 @@ def test_units_of_tasks_are_what_items_add_to_the_weighted_mean(seed, clusters):
         scores, tasks=[f"t{k}" for k in labels],
         clusters=[f"c{g:02}" for g in groups] if clusters else None,
     )  # fmt: skip
-    tasks = pairings(matrix.to_responses(), None)[0]
+    tasks = pairings(latest_cells(matrix.to_responses()), None)[0]
 
     def weights(n_items):
         return n_items / n_items.sum(axis=-1, keepdims=True)
@@ -217,7 +217,7 @@ def test_a_task_of_one_item_has_the_spread_of_items_in_the_other_tasks():
     """Two units as far apart as their mean variance says, over the tasks with more items."""
     scores = np.random.default_rng(5).random((3, 12))
     matrix = ResponseMatrix.from_array(scores, tasks=["x"] * 5 + ["y"] * 6 + ["z"])
-    tasks = pairings(matrix.to_responses(), None)[0]
+    tasks = pairings(latest_cells(matrix.to_responses()), None)[0]
     weights = np.array([0.5, 0.2, 0.3])
     strata = Strata(tasks, lambda n: np.broadcast_to(weights, n.shape))
     x, observed = strata.differences(slice(None))
@@ -233,7 +233,10 @@ def test_a_task_of_one_item_has_the_spread_of_items_in_the_other_tasks():
         assert ((x[p] - mean) ** 2).sum() / n**2 == pytest.approx(error + weights[2] ** 2 * single)
         assert x[p, -1] + x[p, -2] == pytest.approx(2 * mean)
     alone = ResponseMatrix.from_array(scores[:, :2], tasks=["x", "y"])
-    both = Strata(pairings(alone.to_responses(), None)[0], lambda n: n / n.sum(-1, keepdims=True))
+    both = Strata(
+        pairings(latest_cells(alone.to_responses()), None)[0],
+        lambda n: n / n.sum(-1, keepdims=True),
+    )
     assert np.isnan(both.differences(slice(None))[0]).all()
     assert both.means() == pytest.approx(
         (scores[tasks[0].b, :2] - scores[tasks[0].a, :2]).mean(axis=1)
@@ -247,7 +250,7 @@ def test_common_units_of_tasks_give_the_differences_of_each_pair(missing):
     if missing is not None:
         scores[1, 7 * missing] = np.nan
     matrix = ResponseMatrix.from_array(scores, tasks=["x"] * 5 + ["y"] * 7)
-    tasks = pairings(matrix.to_responses(), None)[0]
+    tasks = pairings(latest_cells(matrix.to_responses()), None)[0]
     strata = Strata(tasks, lambda n: n / n.sum(axis=-1, keepdims=True))
     common = strata.common()
     x, observed = strata.differences(slice(None))

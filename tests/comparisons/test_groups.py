@@ -14,6 +14,7 @@ from evalstats_plugin import Group, ResponseMatrix, Responses, Source, compare
 from evalstats_plugin.comparisons import Comparison, tasks
 from evalstats_plugin.comparisons.design import Request
 from evalstats_plugin.comparisons.families import settle
+from evalstats_plugin.scores.cells import make_cell
 from evalstats_plugin.stats import clustered
 
 
@@ -37,18 +38,14 @@ def _responses(
     group = Group("g", 0, weighting, len(SIZES), logged=0.5)  # pyright: ignore[reportArgumentType]
     return [
         given_responses(
-            model=model,
-            task=task,
-            metric="acc",
-            item_ids=np.arange(n),
+            model=model, task=task, item_ids=np.arange(n), groups=(group,),
             scores=(rng.random((n, 1)) < p).astype(float),
             source=Source(path=Path(f"{model}.json"), harness="test"),
-            groups=(group,),
         )
         for model, p in ability.items()
         for task, n in SIZES.items()
         if whole or (model, task) != ("a", "x")
-    ]
+    ]  # fmt: skip
 
 
 def _differences(responses: list[Responses], a: str, b: str) -> list[np.ndarray]:
@@ -306,7 +303,8 @@ def test_errors_at_the_ends_are_those_of_tasks_with_one_more_item(weighting: str
     whole = _responses({"a": 0.4, "b": 0.7}, weighting)
     gone = {(r.model, r.task): rng.random(r.scores.shape) < 0.1 for r in whole}
     lacking = [replace(r, scores=np.where(gone[r.model, r.task], np.nan, r.scores)) for r in whole]
-    strata = tasks._joined(lacking, whole[0].groups[0], _request(missing="bounds"))
+    cells = list(map(make_cell, lacking))
+    strata = tasks._joined(cells, whole[0].groups[0], _request(missing="bounds"))
     assert strata is not None
     n = np.array(list(SIZES.values()))
     shares = n / n.sum() if weighting == "micro" else np.full(3, 1 / 3)

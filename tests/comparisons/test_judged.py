@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from given_responses import given_responses
 from scipy import stats
 
 from evalstats_plugin import Responses, Source, judge, next_labels
-from evalstats_plugin.comparisons.judged import _chances_of_next, _off_by_score
+from evalstats_plugin.comparisons.judged import JudgedScores, _chances_of_next, _off_by_score
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.scores.judged import Label
@@ -54,6 +56,22 @@ def _responses(*metrics: str, models: tuple[str, ...] = MODELS) -> list[Response
     return [_one(m, metric, answers[m][metric]) for m in models for metric in metrics]
 
 
+def _both(
+    models: Sequence[str],
+    human: Callable[[str], np.ndarray],
+    gpt: Callable[[str], np.ndarray],
+    **more: object,
+) -> list[Responses]:
+    """Labels and what a judge says of some models."""
+    named = (("human", human), ("gpt", gpt))
+    return [_one(m, metric, scores(m), **more) for m in models for metric, scores in named]
+
+
+def _rows_of_both(a: JudgedScores, b: JudgedScores) -> Iterator[tuple[Any, Any]]:
+    """Scores and differences of two analyses, side by side."""
+    yield from zip([*a, *(a.differences or ())], [*b, *(b.differences or ())], strict=True)
+
+
 def _features(name: str = "length") -> dict[str, dict[tuple[str, str, str], float]]:
     answers = _answers()
     values = {
@@ -71,14 +89,10 @@ def test_models_are_compared_by_labels_and_judge() -> None:
 
     assert found.differences is not None
     assert alone.differences is not None
-    of_b, of_c = found.differences
+    of_b, _ = found.differences
     labels = {m: answer["human"][:LABELLED] for m, answer in _answers().items()}
-    assert ("b", "better", "c", "unclear") == (
-        of_b.model_b,
-        of_b.verdict,
-        of_c.model_b,
-        of_c.verdict,
-    )
+    verdicts = [(row.model_b, row.verdict) for row in found.differences]
+    assert verdicts == [("b", "better"), ("c", "unclear")]
     assert ((labels["b"] > labels["a"]).sum(), LABELLED) == (of_b.n_wins, of_b.n_items)
     for ours, without in zip(found.differences, alone.differences, strict=True):
         assert ours.high - ours.low < without.high - without.low  # pyright: ignore[reportOptionalOperand]
@@ -127,14 +141,7 @@ def test_a_judge_that_was_never_wrong_proves_no_difference() -> None:
     """Twenty labels, on which the judge agrees, leave room for an error of either model."""
     answers = _answers()
     few = np.where(np.arange(N) < 20, 1.0, np.nan)
-    responses = [
-        one
-        for m in ("a", "b")
-        for one in (
-            _one(m, "human", few * answers[m]["all"]),
-            _one(m, "gpt", answers[m]["all"]),
-        )
-    ]
+    responses = _both("ab", lambda m: few * answers[m]["all"], lambda m: answers[m]["all"])
     found = judge(responses, judge="gpt", human="human", population="these")
 
     assert found.differences is not None
@@ -154,10 +161,7 @@ def test_these_items_leave_less_open_than_new_ones() -> None:
     )
 
     assert "these 300 items" == these[0].population
-    for a, b in (
-        *zip(new, these, strict=True),
-        *zip(new.differences, these.differences, strict=True),
-    ):  # type: ignore[arg-type]
+    for a, b in _rows_of_both(new, these):
         assert a.high - a.low > b.high - b.low
 
 
@@ -167,29 +171,19 @@ def test_clusters_are_what_is_sampled() -> None:
     clusters = np.repeat(np.arange(N // 4), 4).astype(str)
     copied = {(m, k): answers[m][k][: N // 4].repeat(4) for m in MODELS[:2] for k in ("all", "gpt")}
     known = np.arange(N) < 120
-    responses = [
-        one
-        for m in MODELS[:2]
-        for one in (
-            _one(m, "human", np.where(known, copied[m, "all"], np.nan), clusters=clusters),
-            _one(m, "gpt", copied[m, "gpt"], clusters=clusters),
-        )
-    ]
-    single = [
-        one
-        for m in MODELS[:2]
-        for one in (
-            _one(m, "human", np.where(np.arange(N // 4) < 30, copied[m, "all"][::4], np.nan)),
-            _one(m, "gpt", copied[m, "gpt"][::4]),
-        )
-    ]
+    responses = _both(
+        "ab", lambda m: np.where(known, copied[m, "all"], np.nan), lambda m: copied[m, "gpt"],
+        clusters=clusters,
+    )  # fmt: skip
+    few = np.arange(N // 4) < 30
+    single = _both(
+        "ab", lambda m: np.where(few, copied[m, "all"][::4], np.nan),
+        lambda m: copied[m, "gpt"][::4],
+    )  # fmt: skip
     found, own = (judge(each, judge="gpt", human="human") for each in (responses, single))
 
     assert (30, 120) == (found[0].n_clusters, found[0].n_items)
-    for a, b in (
-        *zip(found, own, strict=True),
-        *zip(found.differences, own.differences, strict=True),
-    ):  # type: ignore[arg-type]
+    for a, b in _rows_of_both(found, own):
         assert (a.low, a.high) == pytest.approx((b.low, b.high), abs=0.01)
 
 
@@ -517,17 +511,16 @@ def test_preferences_are_those_of_a_regression(scale: float) -> None:
 def test_few_labels_or_a_judge_that_is_always_right_show_no_preference() -> None:
     """Fewer items than the regression needs, or no error that could be explained."""
     answers = _answers()
-    few = [_one(m, "human", np.where(np.arange(N) < 7, answers[m]["all"], np.nan)) for m in MODELS]
-    more = [_one(m, "human", np.where(np.arange(N) < 8, answers[m]["all"], np.nan)) for m in MODELS]
-    judged = [_one(m, "gpt", answers[m]["gpt"]) for m in MODELS]
-    right = [_one(m, "gpt", answers[m]["all"]) for m in MODELS]
 
-    assert judge([*few, *judged], judge="gpt", human="human").bias == ()
-    assert {row.feature for row in judge([*more, *judged], judge="gpt", human="human").bias} == {
-        "score",
-        *MODELS,
-    }
-    assert judge([*more, *right], judge="gpt", human="human").bias == ()
+    def features(n_labels: int, judged: str) -> set[str]:
+        def labels(m: str) -> np.ndarray:
+            return np.where(np.arange(N) < n_labels, answers[m]["all"], np.nan)
+
+        responses = _both(MODELS, labels, lambda m: answers[m][judged])
+        return {row.feature for row in judge(responses, judge="gpt", human="human").bias}
+
+    assert features(7, "gpt") == features(8, "all") == set()
+    assert features(8, "gpt") == {"score", *MODELS}
 
 
 def test_items_of_which_the_judge_is_as_unsure_are_drawn_in_every_company() -> None:

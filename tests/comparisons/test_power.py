@@ -32,6 +32,13 @@ LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "inspect_ai" / "0.3.285
 MILLER = PowerAssumptions(between=1 / 9, within=1 / 6)
 
 
+@pytest.fixture
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulate a fourth of the comparisons, where the answer may err twice as much."""
+    for name in ("N_SAMPLES", "FEWEST_SAMPLES", "DRAWN"):
+        monkeypatch.setattr(pilots, name, getattr(pilots, name) // 4)
+
+
 def _matrix(scores: Any) -> es.ResponseMatrix:
     return es.ResponseMatrix.from_array(scores)
 
@@ -94,17 +101,6 @@ def test_zero_one_scores_are_planned_exactly() -> None:
     assert paired_power(145, 0.2, 0.1, tail=0.025) >= 0.8 > paired_power(144, 0.2, 0.1, tail=0.025)
 
 
-def test_ten_models_are_forty_five_comparisons() -> None:
-    """Bonferroni over all pairs."""
-    row = es.power(
-        PowerAssumptions(discordance=0.2), difference=0.1, design=PowerDesign(n_models=10)
-    )[0]
-
-    assert row.n_items is not None
-    assert paired_power(row.n_items, 0.2, 0.1, tail=0.025 / 45) >= 0.8
-    assert paired_power(row.n_items - 1, 0.2, 0.1, tail=0.025 / 45) < 0.8
-
-
 def test_few_items_are_planned_with_students_t() -> None:
     """34 for half a standard deviation, where the normal approximation says 32."""
     design = PowerDesign(method="miller")
@@ -163,7 +159,7 @@ def _solver(pilot: Any, *, n_epochs: int | None = None, **design: Any) -> PowerS
         (_pilot(kind="unbounded"), 1.0, {"method": "t"}),
         (_pilot(), -0.1, {}),
         (_pilot(size=4, n_models=3), 0.1, {}),
-        (_pilot(), -0.01, {"margin": 0.1}),
+        (_pilot(), -0.01, {"margin": 0.2}),
         (_pilot(n_tasks=2), 0.1, {"tasks": "fixed"}),
         (_pilot(n_models=3), 0.1, {"design_effect": 1.3}),
         (_pilot(kind="right"), 0.25, {"paired": False}),
@@ -243,7 +239,7 @@ def test_power_is_that_of_the_test_that_is_named(
         assert method == "drawn" or {"miller"} == {*solver.names(n, epochs=True)}
     mixed = np.resize([10_001.0, 99.0, 10_000.0], len(variance))
     alone = [solver.power(np.full_like(mixed, n), 0.02)[k] for k, n in enumerate(mixed)]
-    assert alone == solver.power(mixed, 0.02).tolist()
+    assert alone == pytest.approx(solver.power(mixed, 0.02).tolist(), rel=1e-12)
 
 
 def test_a_skewed_pilot_is_planned_alike_whichever_model_comes_first() -> None:
@@ -256,15 +252,6 @@ def test_a_skewed_pilot_is_planned_alike_whichever_model_comes_first() -> None:
     assert max(powers) - min(powers) < 0.03
     ahead, behind = (_solver(_matrix(each), margin=0.15) for each in (scores, scores[::-1]))
     assert abs(ahead.power(n, 0.0) - behind.power(n, 0.0)) > 0.02
-
-
-def test_clusters_multiply_the_items() -> None:
-    """By the design effect."""
-    plain = es.power(PowerAssumptions(discordance=0.2), difference=0.1)[0].n_items or 0
-    design = PowerDesign(design_effect=3.0)
-    row = es.power(PowerAssumptions(discordance=0.2), difference=0.1, design=design)[0]
-
-    assert 3 * plain == row.n_items
 
 
 def test_a_pilot_of_zero_one_scores_gives_its_discordance() -> None:
@@ -324,6 +311,7 @@ def test_a_pilot_in_epochs_gives_unbiased_parts() -> None:
     assert row.n_items == pytest.approx(expected_n, rel=0.12)
 
 
+@pytest.mark.usefixtures("few_samples")
 def test_a_pilot_alone_tells_its_least_difference() -> None:
     """With its own number of items, and the parts of each model's variance."""
     rows = es.power(es.read(LOGS, task="arith_epochs"))
@@ -483,6 +471,10 @@ def test_items_without_a_score_are_left_out_of_a_pair() -> None:
             "found for a difference",
         ),
         (
+            {"difference": 0.1, "n_epochs": 2, "design": PowerDesign(costs=(1.0, 1.0))},
+            "leave out items and epochs",
+        ),
+        (
             {"difference": 0.1, "design": PowerDesign(costs=(1.0, 1.0), look_every=5)},
             "found for one look",
         ),
@@ -511,6 +503,24 @@ def test_numbers_that_make_no_sense_are_refused(arguments: Any, message: str) ->
         ({"discordance": 1.5}, {"n_items": 10}, DesignError, "discordance must lie between"),
         ({"discordance": 0.2}, {"n_items": 10, "n_epochs": 2}, DesignError, "in one epoch"),
         ({"between": -0.1}, {"n_items": 10}, DesignError, "must be 0 or more"),
+        (
+            {"discordance": 0.2},
+            {"n_items": 9, "design": PowerDesign(look_every=5, tasks="fixed")},
+            DesignError,
+            "on each task alone",
+        ),
+        (
+            {"discordance": 0.2},
+            {"n_items": 9, "design": PowerDesign(assurance=1.0)},
+            DesignError,
+            "below 1, such as 0.9",
+        ),
+        (
+            {"discordance": 0.2},
+            {"n_items": 9, "design": PowerDesign(tasks="random")},
+            DesignError,
+            "need the logs of a pilot",
+        ),
         ({"between": 0.1}, {}, SelectionError, "give a difference, a number of items"),
         ({}, {"n_items": 10}, SelectionError, "either a discordance"),
         ({"between": 0.1, "discordance": 0.1}, {"n_items": 10}, SelectionError, "either"),
@@ -625,6 +635,7 @@ def _tasks(
     return found
 
 
+@pytest.mark.usefixtures("few_samples")
 def test_the_mean_over_fixed_tasks_shares_the_items_among_them() -> None:
     """Four tasks, each with a quarter of the items that one would need."""
     pilot = _tasks(np.random.default_rng(0), 4, 0.0)
@@ -635,6 +646,7 @@ def test_the_mean_over_fixed_tasks_shares_the_items_among_them() -> None:
     assert rows[0].n_items == pytest.approx(np.mean(alone) / 4, abs=1)
 
 
+@pytest.mark.usefixtures("few_samples")
 def test_a_design_effect_of_fixed_tasks_is_in_place_of_the_pilots() -> None:
     """Copies in clusters of five: planned as if they were none, or as if they were three."""
     clustered = [
@@ -656,6 +668,7 @@ def test_a_design_effect_of_fixed_tasks_is_in_place_of_the_pilots() -> None:
     assert planned(clustered, None).design_effect == pytest.approx(5, rel=0.05)
 
 
+@pytest.mark.usefixtures("few_samples")
 def test_fixed_tasks_may_have_run_in_different_numbers_of_epochs() -> None:
     """Of one that ran once nothing is known of more; all can be planned for one epoch."""
     rng = np.random.default_rng(5)
@@ -678,6 +691,7 @@ def test_fixed_tasks_may_have_run_in_different_numbers_of_epochs() -> None:
         es.power(pilot, difference=0.05, n_epochs=1, design=PowerDesign(tasks="random"))
 
 
+@pytest.mark.usefixtures("few_samples")
 def test_random_tasks_are_counted_where_items_cannot_help() -> None:
     """(1.96 + .84)² (τ² + σ²/n) / δ² tasks, and somewhat more by Student's t."""
     pilot = _tasks(np.random.default_rng(2), 120, 0.1, n_items=100)
@@ -700,6 +714,7 @@ def test_the_cheapest_split_balances_items_and_epochs() -> None:
     assert never.notes == ("the difference is too small: it would need more than 10¹² items",)
 
 
+@pytest.mark.usefixtures("few_samples")
 def test_limits_of_the_cheapest_design_are_for_its_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     """More items of so many epochs, not another split."""
     monkeypatch.setattr(planning, "MOST_EPOCHS", 8)
@@ -728,21 +743,6 @@ def test_a_small_pilot_gives_limits_and_assurance_asks_for_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("design", "message"),
-    [
-        ({"look_every": 0}, "between two looks must be 1 or more"),
-        ({"look_every": 5, "tasks": "fixed"}, "on each task alone"),
-        ({"assurance": 1.0}, "below 1, such as 0.9"),
-        ({"tasks": "random"}, "need the logs of a pilot"),
-    ],
-)
-def test_designs_that_make_no_sense_are_refused(design: Any, message: str) -> None:
-    """With what to change."""
-    with pytest.raises(DesignError, match=message):
-        es.power(PowerAssumptions(discordance=0.2), difference=0.1, design=PowerDesign(**design))
-
-
-@pytest.mark.parametrize(
     ("seed", "pilot", "runs"),
     [
         *((seed, 6_000, 3_000) for seed in (0, 2, 4, 9)),
@@ -760,6 +760,7 @@ def test_the_power_that_is_promised_is_reached(seed: int, pilot: int, runs: int)
     assert row["promised"] == pytest.approx(row["reached"], abs=0.03)
 
 
+@pytest.mark.usefixtures("few_samples")
 def test_non_inferiority_is_planned_from_a_pilot() -> None:
     """More items for a smaller margin; the power of the advised number is the one asked for."""
     pilot = _matrix(np.random.default_rng(2).beta(4, 2, size=(2, 400)))
@@ -774,6 +775,7 @@ def test_non_inferiority_is_planned_from_a_pilot() -> None:
         es.power(pilot, difference=-0.2, design=PowerDesign(margin=0.1))
 
 
+@pytest.mark.usefixtures("few_samples")
 @pytest.mark.parametrize("asked", [{"n_items": 40}, {"n_items": 400}])
 def test_plans_of_errors_are_those_of_what_is_right(asked: dict[str, Any]) -> None:
     """Non-inferiority where lower scores are better: the mirror image of a skewed pilot."""
@@ -790,6 +792,7 @@ def test_plans_of_errors_are_those_of_what_is_right(asked: dict[str, Any]) -> No
     assert first == pytest.approx(second)
 
 
+@pytest.mark.usefixtures("few_samples")
 def test_more_epochs_buy_what_the_variance_within_items_says() -> None:
     """All of the variance within items: four times the epochs, a quarter of the items."""
     rng = np.random.default_rng(8)
@@ -798,13 +801,3 @@ def test_more_epochs_buy_what_the_variance_within_items_says() -> None:
         es.power(_matrix(scores), difference=0.03, n_epochs=k)[0].n_items or 0 for k in (2, 8)
     )
     assert once / more == pytest.approx(4, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [{"difference": 0.1, "n_items": 50}, {"difference": 0.1, "n_epochs": 2}, {"n_items": 50}],
-)
-def test_the_cheapest_design_finds_items_and_epochs_itself(asked: dict[str, Any]) -> None:
-    """For a difference, and for nothing else."""
-    with pytest.raises(DesignError, match="leave out items and epochs"):
-        es.power(PowerAssumptions(discordance=0.2), design=PowerDesign(costs=(1.0, 1.0)), **asked)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 from scipy import stats
 
 import evalstats_plugin as es
 from evalstats_plugin import ResponseMatrix
+from evalstats_plugin.cli import main
 from evalstats_plugin.data.responses import Responses, with_epochs
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.report.comparisons import rankings_over_values, slice_differences
@@ -27,7 +27,10 @@ from evalstats_plugin.stats.pairs.unpaired import permuted_slices
 LOGS = "fixtures/logs/lm_eval/0.4.13/out"
 EEE = "fixtures/logs/every_eval_ever/0.3.0/exported/data/reading"
 GRADED = "fixtures/logs/inspect_ai/0.3.285/models"
-Run = Callable[..., CompletedProcess[str]]
+
+
+def _run(*arguments: object) -> Result:
+    return CliRunner(env={"COLUMNS": "80"}).invoke(main, list(map(str, arguments)))
 
 
 def _matrix(scores: object, labels: object) -> ResponseMatrix:
@@ -211,17 +214,17 @@ def test_a_slice_that_the_candidate_did_not_run_does_not_pass() -> None:
         es.gate([replace(old, tags=None), replace(new, tags=None)], baseline="old", by="language")
 
 
-def test_a_protocol_pins_the_slices(run: Run, tmp_path: Path) -> None:
+def test_a_protocol_pins_the_slices(tmp_path: Path) -> None:
     table, protocol = tmp_path / "scores.csv", tmp_path / "gate.toml"
     rows = [f"{m},{i},{i % 3 > 0:d},{'de' if i < 9 else 'en'}" for m in "ab" for i in range(20)]
     table.write_text("\n".join(["model,item,score,lang", *rows]))
     protocol.write_text('baseline = "a"\nby = "lang"\n')
     asked = ("gate", table, "--protocol", protocol, "--format", "json")
-    decided = json.loads(run(*asked).stdout)
+    decided = json.loads(_run(*asked).stdout)
     assert [row["slice"] for row in decided["results"]] == ["", "de", "en"]
     assert decided["evalstats"]["by"] == "lang"
-    other = run(*asked, "--by", "model")
-    assert other.returncode == 2
+    other = _run(*asked, "--by", "model")
+    assert other.exit_code == 2
     assert "--by contradicts the protocol" in other.stderr
 
 
@@ -273,10 +276,10 @@ def _default(parts: Any, *, confidence_level: float, **_: str) -> Any:
     return es.intervals(parts, confidence_level=confidence_level)
 
 
-def test_a_method_that_was_asked_for_stays(run: Run) -> None:
+def test_a_method_that_was_asked_for_stays() -> None:
     logs = (GRADED, "-t", "rubric_task", "-m", "rubric:correct", "--by", "passage")
     for more, method in (((), "clopper-pearson"), (("--method", "wilson"), "wilson")):
-        shown = json.loads(run("report", *logs, *more, "--format", "json").stdout)
+        shown = json.loads(_run("report", *logs, *more, "--format", "json").stdout)
         assert {row["method"] for row in shown["results"]} == {method}
 
 
@@ -389,7 +392,7 @@ def test_tables_and_gates_say_what_they_make_of_values() -> None:
         es.gate(runs, baseline="old", by="temperature")
 
 
-def test_settings_of_logs_are_read_as_values_and_not_as_models(run: Run, tmp_path: Path) -> None:
+def test_settings_of_logs_are_read_as_values_and_not_as_models(tmp_path: Path) -> None:
     """Runs at two numbers of examples, of lm-eval; and a table in which an item has two values."""
     stamp = "2026-11-21T07-07-09.284154"
     for shots, when in enumerate((stamp, "2026-11-22T07-07-09.284154")):
@@ -412,14 +415,12 @@ def test_settings_of_logs_are_read_as_values_and_not_as_models(run: Run, tmp_pat
     table = tmp_path / "scores.csv"
     rows = [f"{m},{i},{(i + k) % 3 > 0:d},p{k}" for m in "ab" for i in range(30) for k in range(3)]
     table.write_text("\n".join(["model,item,score,prompt", *rows]))
-    done = run("compare", table, "--by", "prompt", "-q")
+    done = _run("compare", table, "--by", "prompt", "-q")
     assert "the ranking " in done.stdout
-    assert " holds at another value of prompt with probability 0.5." in " ".join(
-        done.stdout.split()
-    )
-    assert json.loads(run("report", table, "--by", "prompt", "--format", "json").stdout)[
-        "worst_slices"
-    ][0]["sentence"].startswith("Over 3 values of prompt: 0.6667 [")
+    holds = " holds at another value of prompt with probability 0.5."
+    assert holds in " ".join(done.stdout.split())
+    shown = json.loads(_run("report", table, "--by", "prompt", "--format", "json").stdout)
+    assert shown["worst_slices"][0]["sentence"].startswith("Over 3 values of prompt: 0.6667 [")
 
 
 def test_a_difference_that_depends_on_the_slice_is_said() -> None:
@@ -436,18 +437,18 @@ def test_a_difference_that_depends_on_the_slice_is_said() -> None:
     assert len(same) == 1
 
 
-def test_commands_show_slices_of_logs(run: Run) -> None:
+def test_commands_show_slices_of_logs() -> None:
     asked = (GRADED, "-t", "rubric_task", "-m", "rubric:correct", "--by", "passage", "-q")
-    shown = run("report", *asked).stdout
+    shown = _run("report", *asked).stdout
     assert "Worst slice: p05 (0.4000, n = 5), not distinguishable" in " ".join(shown.split())
-    whole = json.loads(run("report", *asked, "--format", "json").stdout)
+    whole = json.loads(_run("report", *asked, "--format", "json").stdout)
     assert len(whole["worst_slices"]) == 4
     assert {row["slice"] for row in whole["results"]} == {f"p0{i}" for i in range(8)}
-    assert "Worst slice: p05" in run("report", *asked, "--format", "markdown").stdout
-    shown = run("table", *asked, "--weights", "items").stdout
+    assert "Worst slice: p05" in _run("report", *asked, "--format", "markdown").stdout
+    shown = _run("table", *asked, "--weights", "items").stdout
     assert "Overall: mean of 8 slices (40 items), each item counting the same." in shown
-    assert run("table", *asked, "--subtasks").returncode == 2
-    header = run("compare", LOGS, "-t", "es_mc", "-m", "acc", "--by", "template", "-q",
+    assert _run("table", *asked, "--subtasks").exit_code == 2
+    header = _run("compare", LOGS, "-t", "es_mc", "-m", "acc", "--by", "template", "-q",
                  "--format", "csv").stdout.splitlines()[0]  # fmt: skip
     assert header.endswith("by,slice,p_interaction,std_between")
 
@@ -460,13 +461,13 @@ def test_commands_show_slices_of_logs(run: Run) -> None:
         (("--by", "doc.none"), "doc.none"),
     ],
 )
-def test_what_cannot_be_sliced_is_refused(run: Run, options: tuple[str, ...], said: str) -> None:
-    done = run("report", LOGS, "-t", "es_mc", "-m", "acc", *options)
-    assert done.returncode == 2
+def test_what_cannot_be_sliced_is_refused(options: tuple[str, ...], said: str) -> None:
+    done = _run("report", LOGS, "-t", "es_mc", "-m", "acc", *options)
+    assert done.exit_code == 2
     assert said in " ".join(done.stderr.split())
 
 
-def test_hostile_names_reach_no_output_raw(run: Run, tmp_path: Path) -> None:
+def test_hostile_names_reach_no_output_raw(tmp_path: Path) -> None:
     hostile = "\x1b[31m=cmd()|<b>&_{x}"
     lines = [
         json.dumps({"model": "m", "task": "t", "item": i, "score": i % 2, "why": hostile * (i % 3)})
@@ -475,8 +476,8 @@ def test_hostile_names_reach_no_output_raw(run: Run, tmp_path: Path) -> None:
     table = tmp_path / "scores.jsonl"
     table.write_text("\n".join(lines))
     for command in ("table", "csv", "markdown", "latex", "json"):
-        done = run("report", str(table), "--by", "why", "-q", "--format", command)
-        assert done.returncode == 0, done.stderr
+        done = _run("report", table, "--by", "why", "-q", "--format", command)
+        assert done.exit_code == 0, done.stderr
         assert "\x1b" not in done.stdout
         if command == "markdown":
             assert "<b>" not in done.stdout
@@ -486,8 +487,8 @@ def test_hostile_names_reach_no_output_raw(run: Run, tmp_path: Path) -> None:
     both.write_text("\n".join([*lines, *(line.replace('"m"', '"n"') for line in lines)]))
     for form in ("table", "csv", "markdown", "json"):
         asked = ("--by", "why", "-q", "--format", form, "--junit", tmp_path / f"{form}.xml")
-        done = run("gate", both, "--baseline", "m", *asked)
-        assert done.returncode == 0, done.stderr
+        done = _run("gate", both, "--baseline", "m", *asked)
+        assert done.exit_code == 0, done.stderr
         assert "\x1b" not in done.stdout + (tmp_path / f"{form}.xml").read_text()
         assert form != "markdown" or "<b>" not in done.stdout
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import compare
-from evalstats_plugin.comparisons import stored
-from evalstats_plugin.comparisons.design import Pairs, Request, pairings
+from evalstats_plugin.comparisons import paired, stored
+from evalstats_plugin.comparisons.design import Pairs, Request, latest_cells, pairings
 from evalstats_plugin.comparisons.stored import PairTally
 from evalstats_plugin.data import store as data_store
 from evalstats_plugin.data.importing import write_store
@@ -18,6 +18,12 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.data.store import ROWS, ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw the largest of all pairs less often, on either side alike."""
+    monkeypatch.setattr(paired, "MOST_DRAWS", 1999)
 
 
 def drawn(n: int = 9, m: int = 70, missing: float = 0.15, **more: Any) -> ResponseMatrix:
@@ -171,7 +177,7 @@ def test_all_that_pairs_have_is_that_of_the_matrix(tmp_path: Path):
     """Nothing that a store cannot give is there to be called."""
     request = Request(confidence_level=0.95, rng=np.random.default_rng(0))
     matrix = drawn(clusters=[j // 5 for j in range(70)])
-    of_matrix, _ = pairings(matrix.to_responses(), None)
+    of_matrix, _ = pairings(latest_cells(matrix.to_responses()), None)
     of_store, _ = stored._pairings(write_store(tmp_path / "s.parquet", matrix), request)
 
     assert [pairs.task for pairs in of_matrix] == [pairs.task for pairs in of_store]
@@ -228,9 +234,9 @@ def test_scores_that_memory_does_not_hold_have_bounds_with_a_baseline(
     one_by_one = compare(matrix, baseline="model_2", correction="none")
     for correction in ("simultaneous", "stepdown"):
         at_once = compare(matrix, baseline="model_2", correction=correction)
-        monkeypatch.setattr(stored, "MOST_SCORES", 100)
-        bounded = compare(store, baseline="model_2", correction=correction)
-        monkeypatch.undo()
+        with monkeypatch.context() as limited:
+            limited.setattr(stored, "MOST_SCORES", 100)
+            bounded = compare(store, baseline="model_2", correction=correction)
 
         assert bounded[0].procedure.startswith("Šidák's bound")
         for bound, row, single in zip(bounded, at_once, one_by_one, strict=True):

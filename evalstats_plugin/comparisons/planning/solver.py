@@ -192,7 +192,8 @@ class PowerSolver:
         goal = {"tail": self.tail(self.n_models), "power": self.aim.power}
         distance = difference + (self.margin or 0.0)
         needed = np.maximum(np.ceil(stats_power.items_needed(distance, self.variance, **goal)), 2.0)
-        few = self._small(needed)
+        exact = self._exact_at(stats_power.items_needed(distance, self._apart(difference), **goal))
+        few = self._small(needed) & ~exact
         if few.any():
             variance = self.variance[few]
 
@@ -201,7 +202,6 @@ class PowerSolver:
 
             needed[few] = stats_power.least_items(power_of, needed[few], power=self.aim.power)
         needed = np.where(self.variance > 0, needed, np.nan)
-        exact = self._exact_at(stats_power.items_needed(distance, self._apart(difference), **goal))
         if exact.any():
             discordance, place = np.unique(self._apart(difference)[exact], return_inverse=True)
             of_counts = stats_power.paired_items_needed(discordance, difference, **goal)
@@ -223,7 +223,8 @@ class PowerSolver:
         """Return the smallest differences that so many items find; NaN where none is possible."""
         tail, goal, top = self.tail(self.n_models), self.aim.power, self.spread.bounded
         smallest = stats_power.difference_needed(n_items, self.variance, tail=tail, power=goal)
-        few = self._small(n_items)
+        exact = self._exact_at(n_items)
+        few = self._small(n_items) & ~exact
         if few.any():
             n, variance = n_items[few], self.variance[few]
 
@@ -233,7 +234,6 @@ class PowerSolver:
             highest = np.full(len(n), top) if np.isfinite(top) else 1e3 * np.sqrt(variance)
             smallest[few] = stats_power.least_difference(of_t, highest, power=goal)
         smallest = np.where((smallest <= top) & (self.variance > 0), smallest, np.nan)
-        exact = self._exact_at(n_items)
         if exact.any():
             keys = np.stack([self._effective(n_items)[exact], self.spread.discordance[exact]])
             (size, discordance), place = np.unique(keys, axis=1, return_inverse=True)
@@ -259,15 +259,17 @@ class PowerSolver:
         """Return the power to find a difference."""
         tail = self.tail(n_models or self.n_models)
         distance = difference + (self.margin or 0.0)
-        estimated = stats_power.normal_power(n_items, distance, self.variance, tail=tail)
-        t = stats_power.t_power(n_items, distance, self.variance, tail=tail)
-        estimated = np.where(self._small(n_items), t, estimated)
-        estimated = np.where(self.variance > 0, estimated, np.nan)
-        exact = self._exact_at(n_items)
+        estimated, exact = np.full(len(n_items), np.nan), self._exact_at(n_items)
+        simulated, few = self._simulated_at(n_items), self._small(n_items)
+        rest = (self.variance > 0) & ~exact
+        rest[simulated] = False
+        for own, of_test in ((few, stats_power.t_power), (~few, stats_power.normal_power)):
+            if (own := rest & own).any():
+                estimated[own] = of_test(n_items[own], distance, self.variance[own], tail=tail)
         if exact.any():
             n, discordance = self._effective(n_items)[exact], self._apart(difference)[exact]
             estimated[exact] = stats_power.paired_power(n, discordance, difference, tail=tail)
-        for pair in self._simulated_at(n_items).tolist():
+        for pair in simulated.tolist():
             estimated[pair] = self._simulated(pair, float(n_items[pair]), difference, tail)
         return estimated
 
@@ -308,13 +310,16 @@ class PowerSolver:
 
     def models(self, n_items: FloatArray, difference: float) -> FloatArray:
         """Return how many models can be compared, every two of them; 1 where not even two can."""
-        n_comparable = np.ones(len(n_items))
-        for n_models in range(2, MOST_MODELS + 1):
-            enough = self.power(n_items, difference, n_models) >= self.aim.power
-            n_comparable[enough] = n_models
-            if not enough.any():
-                break
-        return np.where(np.isnan(self.power(n_items, difference)), np.nan, n_comparable)
+        most, too_many = np.ones(len(n_items)), np.full(len(n_items), MOST_MODELS + 1.0)
+        at = most + 1
+        while (unsettled := too_many - most > 1).any():
+            for n_models in np.unique(at[unsettled]).tolist():
+                power = self.power(n_items, difference, int(n_models))
+                own, enough = unsettled & (at == n_models), power >= self.aim.power
+                most[own & enough] = too_many[own & ~enough] = n_models
+            # Often few: twice as many at first, then between what is enough and what is not.
+            at = np.minimum(2 * most, (most + too_many) // 2)
+        return np.where(np.isnan(self.power(n_items, difference)), np.nan, most)
 
     def _apart(self, difference: float) -> FloatArray:
         """Discordance, which cannot be less than the difference."""

@@ -14,6 +14,7 @@ A test rejects when its p-value on either side is at most `tail`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -130,14 +131,23 @@ def t_power(
     df = np.asarray(n_items, dtype=np.float64) - 1
     effect = _effect(n_items, difference, variance)
     sizes, place = np.unique(np.maximum(df, 1.0), return_inverse=True)
-    # Ratio of the estimated to the true standard deviation, as a function of a standard normal x.
-    lower = special.gammaincinv(sizes[:, None] / 2, special.ndtr(np.minimum(_X, 0.0)))
-    upper = special.gammainccinv(sizes[:, None] / 2, special.ndtr(-np.maximum(_X, 0.0)))
-    ratio = np.sqrt(np.where(_X < 0, lower, upper) * 2 / sizes[:, None])
-    limit = -special.stdtrit(sizes, tail)[:, None] * ratio
-    limit = limit[place.reshape(df.shape)]
+    limit = _t_limits(tuple(sizes.tolist()), tail)[place.reshape(df.shape)]
     conditional = special.ndtr(effect[..., None] - limit) + special.ndtr(-effect[..., None] - limit)
     return np.where(df >= 1, np.sum(conditional * _WEIGHT, axis=-1), 0.0)
+
+
+@lru_cache(maxsize=64)
+def _t_limits(freedom: tuple[float, ...], tail: float) -> FloatArray:
+    """Critical values in true standard errors, by the nodes `_X` of the estimated one.
+
+    A search by the difference asks for the same ones often.
+    """
+    df = np.array(freedom)[:, None]
+    lower = special.gammaincinv(df / 2, special.ndtr(np.minimum(_X, 0.0)))
+    upper = special.gammainccinv(df / 2, special.ndtr(-np.maximum(_X, 0.0)))
+    # Ratio of the estimated to the true standard deviation, as a function of a standard normal x.
+    ratio = np.sqrt(np.where(_X < 0, lower, upper) * 2 / df)
+    return np.asarray(-special.stdtrit(df, tail) * ratio, dtype=np.float64)
 
 
 def _effect(n_items: ArrayLike, difference: ArrayLike, variance: ArrayLike) -> FloatArray:
@@ -234,8 +244,7 @@ def paired_power(
     differ = np.where(inside, differ, first[..., None])
     weight = np.where(inside, _binomial(differ, n[..., None], differing[..., None]), 0.0)
     least = float(first.min())
-    sizes = np.arange(least, differ.max() + 1)
-    most_of = critical_count(sizes, tail=tail)[(differ - least).astype(np.int64)]
+    most_of = _critical_counts(least, float(differ.max()), tail)[(differ - least).astype(np.int64)]
     # Where nothing differs both are as likely.
     for_b = ((1 + size / np.maximum(differing, 1e-300)) / 2)[..., None]
     rejects = binomial_cdf(most_of, differ, for_b) + binomial_cdf(most_of, differ, 1 - for_b)
@@ -369,7 +378,9 @@ def _log_capital_of_sums(sums: FloatArray, losses: FloatArray, squares: float) -
     if squares > _MOST_SQUARES:
         return sums**2 / (2 * squares) - np.log(np.pi * squares / 2) / 2
     at = np.linspace(sums.min(initial=-1.0), sums.max(initial=1.0), 129)
-    won = special.logsumexp(at[:, None] * _BETS - losses, axis=1) - np.log(len(_BETS))
+    by_bet = at[:, None] * _BETS - losses
+    most = by_bet.max(axis=1, keepdims=True)
+    won = most[:, 0] + np.log(np.exp(by_bet - most).mean(axis=1))
     return np.interp(sums, at, won)
 
 
@@ -406,6 +417,12 @@ def looks_up_to(n_items: float, look_every: int) -> FloatArray:
     last = max(int(n_items) // look_every, 1)
     steps = np.linspace(1, last, min(last, MOST_LOOKS)).round()
     return np.unique(steps) * look_every
+
+
+@lru_cache(maxsize=16)
+def _critical_counts(least: float, most: float, tail: float) -> FloatArray:
+    """Critical values of all numbers of discordant items: a search asks for the same ones often."""
+    return critical_count(np.arange(least, most + 1), tail=tail)
 
 
 def critical_count(n: FloatArray, *, tail: float) -> FloatArray:

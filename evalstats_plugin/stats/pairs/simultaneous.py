@@ -18,6 +18,7 @@ the error of the draws; Šidák's inequality bounds them from above [Sid67]_.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -250,7 +251,7 @@ class _Maximum:
         self._maxima, self._n = (maxima if maxima is not None and maxima.any() else None), n
         if self._maxima is None:
             return
-        c = [float(np.quantile(self._maxima, 1 - share)) for share in (MIDDLE, UPPER)]
+        c: list[float] = np.quantile(self._maxima, [1 - MIDDLE, 1 - UPPER]).tolist()
         m = [
             min(np.log1p(-share) / float(_log_inside(np.array(at))), n)
             for share, at in zip((MIDDLE, UPPER), c, strict=True)
@@ -272,17 +273,25 @@ class _Maximum:
 
     def critical(self, alpha: float) -> float:
         """Size that is reached with probability alpha."""
+        most = c = _of_independent(alpha, self._n)
         if self._maxima is None:
-            each = alpha if self._n == 1 else -float(np.expm1(np.log1p(-alpha) / self._n))
-            return -float(special.ndtri(each / 2))
-        low, high = 0.0, 40.0
-        while high - low > 1e-9:
-            at = np.linspace(low, high, 65)
-            first = int(np.argmax(self.beyond(at) <= alpha))
-            low, high = float(at[max(first - 1, 0)]), float(at[first])
-            if first == 0:
-                break
-        return high
+            return most
+        if alpha > UPPER:
+            n_beyond = int(alpha * (len(self._maxima) + 1)) - 1
+            drawn = min(float(self._maxima[-1 - n_beyond]), self._from)
+            return min(most, float(np.nextafter(drawn, np.inf)))
+        # The number of independent variables rises with c: c falls to where the two agree.
+        last = np.inf
+        while last - c > 1e-11:
+            last, log_m = c, self._log + self._slope * max(c - self._from, 0.0)
+            c = _of_independent(alpha, min(math.exp(min(log_m, 700.0)), self._n))
+        return min(most, max(last, float(np.nextafter(self._from, np.inf))))
+
+
+def _of_independent(alpha: float, m: float) -> float:
+    """Size that the largest of m independent variables reaches with probability alpha."""
+    each = alpha if m == 1 else -math.expm1(math.log1p(-alpha) / m)
+    return -float(special.ndtri(each / 2))
 
 
 def _log_inside(size: FloatArray) -> FloatArray:
@@ -409,14 +418,18 @@ class _Leads:
         signs = np.copysign(np.float32(1), self._weights[:, :n_flips])
         largest = np.zeros(n_flips)
         step = max(BLOCK_SIZE // n_flips, 1)
+        order = np.argsort(m, kind="stable")
         for start in range(0, len(pairs), step):
-            part = slice(start, start + step)
+            part = order[start : start + step]
             x, _ = self._units.of_pairs(self._a, self._b, pairs[part])
             unit = np.where(counts.unit[part] > 0, counts.unit[part], 1.0)[:, None]
             # Whole numbers, which single precision holds exactly.
-            ahead = np.rint(x / unit)[:, self._order].astype(signs.dtype) @ signs
-            up = (m[part, None] + ahead.astype(np.int32)) >> 1
-            size = table[m[part, None], up]
+            ahead = np.abs(np.rint(x / unit)[:, self._order].astype(signs.dtype) @ signs)
+            # Of pairs with as many differences the largest lead is the largest deviate.
+            differ, first = np.unique(m[part], return_index=True)
+            leads = [own.max(axis=0) for own in np.split(ahead, first[1:])]
+            lead = np.stack(leads).astype(np.int32)
+            size = table[differ[:, None], (differ[:, None] + lead) >> 1]
             np.maximum(largest, size.max(axis=0), out=largest)
         return largest
 
