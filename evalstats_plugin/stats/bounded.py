@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -437,12 +438,13 @@ def dirichlet_quantile(atoms: FloatArray, weights: FloatArray, probability: floa
     >>> print(f"{dirichlet_quantile(atoms, weights, 1 / 2)[0]:.9f}")  # symmetric about its middle
     0.500000000
     """
-    rows = max(BLOCK_SIZE // atoms.shape[1], 1)
-    parts = [
-        _quantile_block(atoms[i : i + rows], weights[i : i + rows], probability)
-        for i in range(0, len(atoms), rows)
-    ]
-    return np.concatenate([np.zeros(0), *parts])
+    return _in_blocks(partial(_quantile_block, probability=probability), atoms, weights)
+
+
+def _in_blocks(of_block: Callable[..., FloatArray], *arrays: FloatArray) -> FloatArray:
+    rows = max(BLOCK_SIZE // arrays[0].shape[1], 1)
+    blocks = ([x[i : i + rows] for x in arrays] for i in range(0, len(arrays[0]), rows))
+    return np.concatenate([np.zeros(0), *(of_block(*block) for block in blocks)])
 
 
 def _quantile_block(atoms: FloatArray, weights: FloatArray, probability: float) -> FloatArray:
@@ -490,14 +492,11 @@ def _matching_beta(atoms: FloatArray, weights: FloatArray) -> tuple[FloatArray, 
 
 def dirichlet_cdf(atoms: FloatArray, weights: FloatArray, at: FloatArray) -> FloatArray:
     """P(mean ≤ at) of Dirichlet-weighted means, to all digits; arguments as below."""
-    rows = max(BLOCK_SIZE // atoms.shape[1], 1)
-    parts = [
-        dirichlet_cdf_and_density(
-            atoms[i : i + rows], weights[i : i + rows], at[i : i + rows], refinements=REFINEMENTS
-        )[0]
-        for i in range(0, len(atoms), rows)
-    ]
-    return np.concatenate([np.zeros(0), *parts])
+
+    def below(*block: FloatArray) -> FloatArray:
+        return dirichlet_cdf_and_density(*block, refinements=REFINEMENTS)[0]
+
+    return _in_blocks(below, atoms, weights, at)
 
 
 def dirichlet_cdf_and_density(

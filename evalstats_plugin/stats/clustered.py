@@ -472,15 +472,13 @@ def clustered_regression(y: ArrayLike, x: ArrayLike, clusters: NDArray[Any]) -> 
     [0.96, 1.06]
     """
     values, columns = np.asarray(y, dtype=np.float64), np.asarray(x, dtype=np.float64)
-    names, which = np.unique(clusters, return_inverse=True)
     gram, cross = columns.T @ columns, columns.T @ values
     inverse = np.linalg.pinv(gram, hermitian=True)
     coefficients = inverse @ cross
     residual = values - columns @ coefficients
-    count, k = len(names), columns.shape[1]
-    of_gram, of_cross = np.zeros((count, k, k)), np.zeros((count, k))
-    np.add.at(of_gram, which, columns[:, :, None] * columns[:, None, :])
-    np.add.at(of_cross, which, columns * values[:, None])
+    of_gram = by_cluster(columns[:, :, None] * columns[:, None, :], clusters, axis=0)
+    of_cross = by_cluster(columns * values[:, None], clusters, axis=0)
+    count, k = of_cross.shape
     without = np.linalg.pinv(gram - of_gram, hermitian=True) @ (cross - of_cross)[:, :, None]
     deviation = without[:, :, 0] - coefficients
     errors = np.sqrt((count - 1) / count * (deviation**2).sum(axis=0))

@@ -331,7 +331,8 @@ class _SizeModel:
         noise, of_noise = np.polynomial.hermite_e.hermegauss(SIZE_NOISE)
         logit = (u[:, None] + shift)[used][:, None] + spread[used][:, None] * noise
         chance = (mass[used][:, None] * of_noise).ravel()
-        order = np.argsort(logit.ravel())
+        # Ties, which rounding would put into any order, stay in theirs.
+        order = np.argsort(logit.ravel().round(9), kind="stable")
         chance = chance[order] / chance.sum()
         return np.cumsum(chance) - chance / 2, special.expit(logit.ravel()[order])
 

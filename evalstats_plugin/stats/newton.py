@@ -17,6 +17,9 @@ from evalstats_plugin.stats.arrays import BoolArray, FloatArray
 _SLACK = 1e-10
 """Fall of an objective, relative to 1 plus its size, that counts as rounding error."""
 
+_HALVINGS = 40
+"""How often a step that lowers its objective is halved at most."""
+
 
 class Point(Protocol):
     """What `newton` needs to know of B objectives at their parameters."""
@@ -64,7 +67,6 @@ def newton(
     *,
     tolerance: float,
     max_steps: int,
-    halvings: int = 40,
     take_last: bool = True,
 ) -> Maximum[PointT]:
     """Maximise B objectives, each until its own convergence.
@@ -81,8 +83,6 @@ def newton(
         An objective has converged at a step whose measure is below.
     max_steps
         Largest number of steps.
-    halvings
-        A step is halved up to so many times while it lowers its objective; 0 takes every step.
     take_last
         Whether to take the step at which an objective has converged.
 
@@ -118,7 +118,7 @@ def newton(
             active = active & ~done
             if not active.any():
                 break
-        parameters, at = line_search(parameters, at, step * active, evaluate, halvings)
+        parameters, at = line_search(parameters, at, step * active, evaluate)
         active = active & ~done
     record = Convergence(np.asarray(converged), steps, change)
     return Maximum(parameters, at, record)
@@ -129,7 +129,6 @@ def line_search(
     at: PointT,
     step: FloatArray,
     evaluate: Callable[[FloatArray], PointT],
-    halvings: int = 40,
 ) -> tuple[FloatArray, PointT]:
     """Take a step of `newton`, halved until no objective falls.
 
@@ -137,10 +136,8 @@ def line_search(
     """
     value = np.asarray(at.value)
     floor = value - _SLACK * (1 + np.abs(value))
-    if not halvings:
-        return parameters + step, evaluate(parameters + step)
     lower: BoolArray = np.zeros(value.shape, dtype=np.bool_)
-    for _ in range(halvings):
+    for _ in range(_HALVINGS):
         tried = parameters + step
         point = evaluate(tried)
         # Written so that an objective that is not a number counts as lower.

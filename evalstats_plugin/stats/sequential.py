@@ -172,9 +172,9 @@ def split(unit: FloatArray, counts: FloatArray | None = None) -> tuple[FloatArra
     below = np.minimum(np.floor(place), GRID_SIZE - 1).astype(np.int64)
     share = place - below
     count = 1.0 if counts is None else counts[column]
-    weights = np.zeros((len(values), GRID_SIZE + 1))
-    np.add.at(weights, (cell, below), count * (1 - share))
-    np.add.at(weights, (cell, below + 1), count * share)
+    at, size = cell * (GRID_SIZE + 1) + below, len(values) * (GRID_SIZE + 1)
+    both = np.bincount(at, count * (1 - share), size) + np.bincount(at + 1, count * share, size)
+    weights = both.reshape(len(values), GRID_SIZE + 1).astype(np.float64)
     used = weights.any(axis=0)
     return np.flatnonzero(used) / GRID_SIZE, weights[:, used]
 
@@ -237,6 +237,8 @@ def _log_capital(
         factor = up + down
         wealth = (w @ np.log(factor))[:, 0]
         rate = (w @ ((down / (1 - m) - up / m) / factor))[:, 0]
-        value[block] = special.logsumexp(wealth, axis=1) - np.log(len(nodes))
-        slope[block] = (special.softmax(wealth, axis=1) * rate).sum(axis=1)
+        most = wealth.max(axis=1, keepdims=True)
+        share = np.exp(wealth - most)
+        value[block] = most[:, 0] + np.log(share.mean(axis=1))
+        slope[block] = (share * rate).sum(axis=1) / share.sum(axis=1)
     return value, slope

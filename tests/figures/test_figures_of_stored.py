@@ -21,6 +21,7 @@ from evalstats_plugin.data.importing import store_table, write_store
 from evalstats_plugin.data.measure import Measure, Scale
 from evalstats_plugin.data.store import tasks_of
 
+FOLDER = tempfile.TemporaryDirectory()
 KINDS = ("binary", "holes", "credit", "epochs", "clusters", "numbers", "one of two")
 
 
@@ -46,9 +47,14 @@ def matrix(kind: str, n: int = 6) -> es.ResponseMatrix:
                                         metric="acc", **more)  # fmt: skip
 
 
+@cache
+def store(kind: str) -> es.ResponseStore:
+    """The same scores on disk."""
+    return write_store(Path(FOLDER.name) / f"{kind}.parquet", matrix(kind))
+
+
 def _stored(how: Callable[..., Any], kind: str, **asked: Any) -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        return how(write_store(Path(folder) / "s.parquet", matrix(kind)), rng=0, **asked)
+    return how(store(kind), rng=0, **asked)
 
 
 def _contents(store: es.ResponseStore, rng: int) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def posterior_by_sums(right, size):
     share = size / size.sum()
     x = np.log(size) - share @ np.log(size)
     a, b, w = np.meshgrid(
-        np.linspace(-4, 4, 81), np.linspace(-4, 4, 61), np.linspace(-9, 7, 61), indexing="ij"
+        np.linspace(-4, 4, 61), np.linspace(-4, 4, 41), np.linspace(-9, 7, 41), indexing="ij"
     )
     both = np.exp(-w)
     log_density = -(b**2) / 2 + special.log_expit(w) + special.log_expit(-w)
@@ -143,6 +143,20 @@ def test_new_sizes_move_the_share_as_the_bayesian_bootstrap_does():
 
     assert drawn.mean() == pytest.approx(float(mean[0]), abs=1e-3)
     assert drawn.std() == pytest.approx(float((spread * mean * (1 - mean))[0, 0]), rel=0.01)
+
+
+def test_rounding_errors_do_not_move_limits(monkeypatch):
+    """Clusters that count alike once had the order of equal shares in their limits: 2e-5."""
+    sizes, right = [1, 4, 2, 8, 3, 5, 2, 9], [1, 3, 0, 6, 3, 2, 2, 9]
+    model = grid_posteriors._SizeModel(np.stack([sizes, right], axis=1) * 1.0, "clusters")
+    expected = model.limits(0.05, "random")
+    shift, spread = model._correction(model.grid.values(0)[0], model.grid.values(1)[0])
+    for seed in range(12):
+        noise = 1e-15 * np.random.default_rng(seed).choice([-1, 1], shift.shape)
+        other = shift + noise, spread
+        monkeypatch.setattr(model, "_correction", lambda *_, other=other: other)
+
+        assert model.limits(0.05, "random") == pytest.approx(expected, abs=1e-9)
 
 
 def test_clusters_of_one_size_leave_the_slope_out():

@@ -1,20 +1,17 @@
 """Intervals for a proportion."""
 
-import json
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
+from golden_cases import golden, kept
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
 from evalstats_plugin.stats import bounded
 
-GOLDEN = json.loads(
-    (Path(__file__).parents[2] / "fixtures" / "golden" / "intervals.json").read_text("utf-8")
-)
+FILE = "golden/intervals"
 METHODS = {
     "wald": bounded.wald,
     "wilson": bounded.wilson,
@@ -27,7 +24,6 @@ METHODS = {
     "beta_hpd": partial(bounded.beta_hpd, prior=(1, 1)),
 }
 HONEST = sorted(set(METHODS) - {"wald"})
-HOLDS_ESTIMATE = sorted(set(HONEST) - {"beta_equal_tailed"})
 LEVELS = st.floats(0.5, 0.999)
 
 
@@ -53,14 +49,8 @@ def coverage(interval, n, proportions):
     return (stats.binom.pmf(k, n, proportions) * inside).sum(axis=0)
 
 
-def golden(*prefixes):
-    cases = [case for case in GOLDEN["cases"] if case["method"].startswith(prefixes)]
-    assert cases
-    return pytest.mark.parametrize("case", cases, ids=[case["id"] for case in cases])
-
-
 class TestPublished:
-    @golden("wilson", "clopper_pearson", "mid_p")
+    @golden("wilson*", "clopper_pearson", "mid_p", file=FILE)
     def test_limits_agree_to_the_printed_digits(self, case):
         """Newcombe (1998) Table I, and the other printed limits."""
         args = case["args"]
@@ -70,7 +60,7 @@ class TestPublished:
 
         assert np.allclose(case["expected"], interval, rtol=0, atol=case["tolerance"])
 
-    @golden("coverage:")
+    @golden("coverage:*", file=FILE)
     def test_coverage_agrees_with_brown_cai_dasgupta(self, case):
         """The lucky and unlucky n of Brown, Cai & DasGupta (2001)."""
         n, method = case["args"]["n"], METHODS[case["method"].removeprefix("coverage:")]
@@ -80,7 +70,7 @@ class TestPublished:
 
         assert case["expected"] == pytest.approx(actual[0], abs=case["tolerance"])
 
-    @golden("mean_coverage:")
+    @golden("mean_coverage:*", file=FILE)
     def test_mean_coverage_agrees_with_agresti_coull(self, case):
         """Agresti & Coull (1998) Table 1; for Beta(1, 1) the theorem that it is the level."""
         n, method = case["args"]["n"], METHODS[case["method"].removeprefix("mean_coverage:")]
@@ -88,10 +78,10 @@ class TestPublished:
 
         assert case["expected"] == pytest.approx(mean_coverage(interval, n), abs=case["tolerance"])
 
-    @pytest.mark.parametrize("name", sorted(GOLDEN["real_examples"][0]["expected"]))
+    @pytest.mark.parametrize("name", sorted(kept(FILE)["real_examples"][0]["expected"]))
     def test_real_examples_agree(self, name):
         """The two data sets of Figure 1 of Bowyer, Aitchison & Ivanova (2025)."""
-        examples = GOLDEN["real_examples"]
+        examples = kept(FILE)["real_examples"]
         expected = np.array([example["expected"][name] for example in examples])
 
         interval = METHODS[name](
@@ -204,23 +194,17 @@ class TestCoverage:
 class TestProperties:
     @pytest.mark.parametrize("name", HONEST)
     @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
-    def test_has_width_and_stays_within_bounds(self, name, level):
-        """For every outcome of up to 200 items."""
-        low, high = METHODS[name](*every_outcome(200), confidence_level=level)
+    def test_has_width_stays_within_bounds_and_holds_the_estimate(self, name, level):
+        """For every outcome of up to 100 items; one leaves out an estimate at the ends."""
+        k, n = every_outcome(100)
+        low, high = METHODS[name](k, n, confidence_level=level)
 
         assert np.all(low >= 0)
         assert np.all(high <= 1)
         assert np.all(high > low)
-
-    @pytest.mark.parametrize("name", HOLDS_ESTIMATE)
-    @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
-    def test_holds_the_estimate(self, name, level):
-        """For every outcome of up to 200 items."""
-        k, n = every_outcome(200)
-        low, high = METHODS[name](k, n, confidence_level=level)
-
-        assert np.all(low <= k / n)
-        assert np.all(k / n <= high)
+        if name != "beta_equal_tailed":
+            assert np.all(low <= k / n)
+            assert np.all(k / n <= high)
 
     @pytest.mark.parametrize("name", sorted(METHODS))
     def test_mirrors_when_right_and_wrong_are_exchanged(self, name):
@@ -242,15 +226,14 @@ class TestProperties:
         assert np.all(np.diff(high) >= -1e-15)
 
     @pytest.mark.parametrize("name", sorted(METHODS))
-    @given(st.integers(1, 500), st.data(), LEVELS, LEVELS)
-    def test_more_confidence_gives_an_interval_around(self, name, n, data, one, other):
+    def test_more_confidence_gives_an_interval_around(self, name):
         """Intervals at two levels are nested."""
-        k = data.draw(st.integers(0, n))
-        inner = METHODS[name](k, n, confidence_level=min(one, other))
-        outer = METHODS[name](k, n, confidence_level=max(one, other))
+        k, n = every_outcome(30)
+        limits = [METHODS[name](k, n, confidence_level=c) for c in (0.5, 0.52, 0.9, 0.95, 0.999)]
+        low, high = np.stack(limits, axis=1)
 
-        assert outer.low <= inner.low + 1e-12
-        assert inner.high <= outer.high + 1e-12
+        assert np.all(np.diff(low, axis=0) <= 1e-12)
+        assert np.all(np.diff(high, axis=0) >= -1e-12)
 
     @pytest.mark.parametrize("name", sorted(METHODS))
     def test_no_items_give_nan(self, name):

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evalstats_plugin.stats import bounded
@@ -19,6 +19,19 @@ QUARTERS = st.lists(st.sampled_from([0, 0.25, 0.5, 0.75, 1]), min_size=1, max_si
 CONTINUOUS = st.lists(st.floats(0, 1), min_size=1, max_size=40)
 SCORES = QUARTERS | CONTINUOUS
 every_method = pytest.mark.parametrize("name", sorted(METHODS))
+
+
+def _drawn():
+    """Rows of 1 to 40 scores, NaN after them: any numbers, quarters, and few or extreme ones."""
+    rng = np.random.default_rng(0)
+    scores = rng.random((36, 40))
+    scores[::3] = np.round(scores[::3] * 4) / 4
+    scores[1::6] = rng.choice([0.0, 5e-324, 1e-9, 0.3, 0.3 + 1e-9, 1 - 1e-9, 1.0], (6, 40))
+    scores[np.arange(40) >= rng.integers(1, 41, (36, 1))] = np.nan
+    return scores
+
+
+DRAWN = _drawn()
 
 
 def zeros_and_ones(n):
@@ -91,7 +104,6 @@ def test_logit_t_by_hand():
 
 @every_method
 class TestProperties:
-    @settings(max_examples=30)
     @given(scores=SCORES)
     def test_has_width_stays_within_bounds_and_holds_the_mean(self, name, scores):
         """Equal scores and scores at a bound included."""
@@ -101,37 +113,33 @@ class TestProperties:
         assert low <= np.mean(scores) + 1e-15
         assert np.mean(scores) <= high + 1e-15
 
-    @settings(max_examples=15)
-    @given(scores=SCORES, data=st.data())
-    def test_order_and_missing_scores_do_not_matter(self, name, scores, data):
+    def test_order_and_missing_scores_do_not_matter(self, name):
         """Items are exchangeable, and what was not scored says nothing."""
-        shuffled = data.draw(st.permutations([*scores, np.nan]))
+        shuffled = np.random.default_rng(1).permuted(DRAWN, axis=1)
 
         assert np.allclose(
-            METHODS[name](scores, bounds=(0, 1), confidence_level=0.95),
+            METHODS[name](DRAWN, bounds=(0, 1), confidence_level=0.95),
             METHODS[name](shuffled, bounds=(0, 1), confidence_level=0.95),
             rtol=0,
             atol=1e-11,
         )
 
-    @settings(max_examples=15)
-    @given(scores=SCORES, one=st.floats(0.5, 0.999), other=st.floats(0.5, 0.999))
-    def test_more_confidence_gives_an_interval_around(self, name, scores, one, other):
+    def test_more_confidence_gives_an_interval_around(self, name):
         """Intervals at two levels are nested."""
-        inner = METHODS[name](scores, bounds=(0, 1), confidence_level=min(one, other))
-        outer = METHODS[name](scores, bounds=(0, 1), confidence_level=max(one, other))
+        levels = (0.5, 0.51, 0.95, 0.999)
+        limits = [METHODS[name](DRAWN, bounds=(0, 1), confidence_level=c) for c in levels]
+        low, high = np.stack(limits, axis=1)
 
-        assert outer.low <= inner.low + 1e-10
-        assert inner.high <= outer.high + 1e-10
+        assert np.all(np.diff(low, axis=0) <= 1e-10)
+        assert np.all(np.diff(high, axis=0) >= -1e-10)
 
-    @settings(max_examples=15)
-    @given(scores=QUARTERS)
-    def test_units_and_direction_do_not_matter(self, name, scores):
+    def test_units_and_direction_do_not_matter(self, name):
         """Percentages, and lower-is-better."""
+        scores = np.round(DRAWN * 4) / 4
         low, high = METHODS[name](scores, bounds=(0, 1), confidence_level=0.95)
 
-        percent = METHODS[name](100 * np.array(scores), bounds=(0, 100), confidence_level=0.95)
-        losses = METHODS[name](1 - np.array(scores), bounds=(0, 1), confidence_level=0.95)
+        percent = METHODS[name](100 * scores, bounds=(0, 100), confidence_level=0.95)
+        losses = METHODS[name](1 - scores, bounds=(0, 1), confidence_level=0.95)
 
         assert np.allclose((100 * low, 100 * high), percent, rtol=0, atol=1e-8)
         assert np.allclose((1 - high, 1 - low), losses, rtol=0, atol=1e-10)

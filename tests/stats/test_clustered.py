@@ -1,20 +1,15 @@
 """Items in clusters."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from clustered_means import posterior_means
+from golden_cases import golden
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
 from evalstats_plugin.stats import bounded, clustered, grid_posteriors, means
 
-GOLDEN = json.loads(
-    (Path(__file__).parents[2] / "fixtures" / "golden" / "comparisons.json").read_text("utf-8")
-)
 PRIORS = ["uniform-icc", "gamma-dispersion"]
 UNIT = (0.0, 1.0)
 CELLS = st.lists(
@@ -22,12 +17,6 @@ CELLS = st.lists(
     min_size=1,
     max_size=12,
 ).map(np.transpose)
-
-
-def golden(*methods):
-    cases = [case for case in GOLDEN["cases"] if case["method"] in methods]
-    assert cases
-    return pytest.mark.parametrize("case", cases, ids=[case["id"] for case in cases])
 
 
 def simulate(rng, *, n_clusters, size, share, correlation, repetitions):

@@ -29,9 +29,10 @@ SKLEARN = {
 )
 def test_metrics_are_those_of_scikit_learn(metric, n_labels):
     """On labels of which some are never gold, or never predicted."""
-    for seed in range(15):
+    for seed in range(8):
         rng = np.random.default_rng(seed)
-        gold, predicted = rng.integers(0, n_labels, (2, rng.integers(2, 25)))
+        most = n_labels - seed % 2
+        gold, predicted = rng.integers(0, most, (2, rng.integers(2, 25)))
         table = stats_metrics.one_hot(gold, predicted, n_labels).sum(axis=0)
         found = stats_metrics.CONFUSION_METRICS[metric](table.reshape(n_labels, n_labels))
         with warnings.catch_warnings():

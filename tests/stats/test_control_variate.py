@@ -169,6 +169,16 @@ def test_the_covariates_scale_does_not_matter(seed, n, scale):
     assert np.clip(one.estimate, 0, 1) - 1e-12 <= high <= 1
 
 
+@pytest.mark.parametrize("scale", [2.0**-40, 2.0**-10, 1000.0, 2.0**40])
+def test_a_covariate_of_any_size_is_taken_alike(scale):
+    """Of about 1e-11 it once counted as equal for all items, and was left out."""
+    scores, covariate = sampled(20, 50)
+    one = regression.adjust_to_benchmark(scores, covariate)
+    other = regression.adjust_to_benchmark(scores, scale * covariate)
+
+    assert np.allclose([*one], [*other._replace(slope=scale * other.slope)], rtol=1e-12, atol=0)
+
+
 def test_one_of_the_two_ways_to_count_unseen_errors():
     """By name."""
     found = regression.adjust_to_benchmark(*sampled(20, 40))

@@ -32,10 +32,10 @@ def texts(seed, n):
 
 
 @pytest.mark.parametrize("metric", SCORES)
-@pytest.mark.parametrize("n", [1, 2, 3, 12])
+@pytest.mark.parametrize("n", [1, 2, 12])
 def test_sums_give_the_score_of_sacrebleu(metric, n):
     """Without matches, without words, with smoothing, with a brevity penalty."""
-    for seed in range(25):
+    for seed in range(25 if n < 3 else 8):
         references, answers = texts(seed, n)
         counts = metrics.corpus_counts(metric, [[r] for r in references], answers)
         expected = SCORES[metric](answers, [references]).score

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
+from golden_cases import kept
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
@@ -22,13 +21,10 @@ from evalstats_plugin.stats.pairs.differences import (
     limits_of_all,
 )
 
-GOLDEN = json.loads(
-    (Path(__file__).parents[2] / "fixtures/golden/paired_engine.json").read_text("utf-8")
-)
 Z = float(stats.norm.ppf(0.975))
 
 
-@pytest.mark.parametrize("case", GOLDEN, ids=lambda c: c["name"])
+@pytest.mark.parametrize("case", kept("golden/paired_engine"), ids=lambda c: c["name"])
 def test_golden_values(case: dict[str, object]) -> None:
     """Of a program written apart; differences of one size are exact here, and 9 % from it."""
     x = np.array([case["x"]])
@@ -131,7 +127,7 @@ def test_0_is_outside_exactly_where_p_is_small(x: np.ndarray, z: float) -> None:
     assert np.isnan(low[~there]).all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(rows(), st.sampled_from([10.0, 1e-3, 1e5]))
 def test_scale_sign_and_order_do_not_matter(x: np.ndarray, scale: float) -> None:
     """Times a number, exchanged models, items in another order."""
@@ -199,6 +195,7 @@ def test_one_more_item_is_clopper_and_pearsons_where_only_drops_occur() -> None:
     exact = stats.beta.isf(0.025, down + 1, 60 - down)
 
     assert -found.low == pytest.approx(exact, abs=0.002)
+    assert Counts(down, 0, 60).one_more(Z).high == pytest.approx(-found.low)
     # Also near the median, which lies beyond the mean with the one item more.
     low = Counts([2], [0], [3]).one_more(0.01).low
     drawn = np.random.default_rng(0).dirichlet([2, 1, 1], 200_000)
@@ -229,9 +226,7 @@ def test_a_pair_of_500_items_takes_ten_milliseconds(within: Callable[..., object
     within(0.01, lambda: Differences(x, span=9.0).limits(Z))
 
 
-STUDY = json.loads(
-    (Path(__file__).parents[2] / "fixtures/validation/paired_engine.json").read_text("utf-8")
-)
+STUDY = kept("validation/paired_engine")
 
 
 class TestFigures:

@@ -1,10 +1,11 @@
 """Distribution of a mean with Dirichlet weights, checked by other ways to the same number."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy import integrate, special
 
@@ -24,9 +25,12 @@ def cdf(atoms, weights, at):
 
 
 def quantile(atoms, weights, probability):
-    return bounded.dirichlet_quantile(
-        np.array([atoms], dtype=float), np.array([weights], dtype=float), probability
-    )[0]
+    return quantiles([atoms], [weights], probability)[0]
+
+
+def quantiles(atoms, weights, probability):
+    atoms, weights = (np.array(x, dtype=float) for x in (atoms, weights))
+    return bounded.dirichlet_quantile(atoms, weights, probability)
 
 
 @example(0.0524, 0.2135, 0.94).via("a path along which the integrand grows")
@@ -49,18 +53,18 @@ def test_uniform_weights_on_three_points_by_geometry(at):
     assert expected == pytest.approx(cdf([0, middle, 1], [1, 1, 1], at), rel=1e-11)
 
 
-@pytest.mark.parametrize("n", [1, 3, 10, 100, 1000])
+@pytest.mark.parametrize("n", [1, 3, 30, 1000])
 @pytest.mark.parametrize("middle", [0.01, 0.154, 0.5, 0.93])
 @pytest.mark.parametrize("probability", [1e-3, 0.025, 0.25, 0.975])
 def test_three_atoms_by_ordinary_quadrature(n, middle, probability):
     """All scores equal, the hardest case: mean = middle + B·(something Beta), one integral."""
     weights = [0.5, n, 0.5]
-    at = quantile([0, middle, 1], weights, probability)
+    at = float(quantile([0, middle, 1], weights, probability))
 
     def given_end_weight(end):
         # With weight `end` on both end points together, the upper one's share is Beta(½, ½).
-        share = (at - middle * (1 - end)) / end
-        return special.betainc(0.5, 0.5, np.clip(share, 0, 1)) * n * (1 - end) ** (n - 1)
+        share = min(max((at - middle * (1 - end)) / end, 0.0), 1.0)
+        return math.asin(math.sqrt(share)) * 2 / math.pi * n * (1 - end) ** (n - 1)
 
     kink = (middle - at) / middle if at < middle else (at - middle) / (1 - middle)
     points = [0, kink, *(kink + (1 - kink) * np.array([1, 5, 20]) / (n + 40)), 1]
@@ -72,18 +76,16 @@ def test_three_atoms_by_ordinary_quadrature(n, middle, probability):
     assert probability == pytest.approx(sum(pieces), abs=1e-8)
 
 
-@pytest.mark.parametrize("middle", [1e-6, 1e-3, 0.14792204, 0.9999])
 @pytest.mark.parametrize("n", [7, 100, 5000])
 @pytest.mark.parametrize("probability", [0.025, 0.25])
-def test_quantile_solves_its_equation_where_the_distribution_is_nearly_a_step(
-    n, middle, probability
-):
+def test_quantile_solves_its_equation_where_the_distribution_is_nearly_a_step(n, probability):
     """Newton steps once went back and forth here, and paths bent where the integrand grows."""
-    weights = [0.5, n, 0.5]
+    atoms = np.array([[0, middle, 1] for middle in (1e-6, 1e-3, 0.14792204, 0.9999)])
+    weights = np.tile([0.5, n, 0.5], (4, 1))
 
-    at = quantile([0, middle, 1], weights, probability)
+    at = quantiles(atoms, weights, probability)
 
-    assert probability == pytest.approx(cdf([0, middle, 1], weights, at), rel=1e-4)
+    assert bounded.dirichlet_cdf(atoms, weights, at) == pytest.approx(probability, rel=1e-4)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 40, 300])
@@ -118,21 +120,23 @@ def test_density_is_the_derivative():
         assert sides / (2 * step) == pytest.approx(density[0], rel=1e-6)
 
 
-@settings(max_examples=30)
-@given(
-    st.lists(st.floats(0, 1), min_size=1, max_size=30), st.floats(0.001, 0.999), st.floats(-9, 9)
+@pytest.mark.parametrize(
+    ("probability", "shift"), [(0.001, -9.0), (0.025, 0.01), (0.4, 4.0), (0.9, -0.5), (0.999, 9.0)]
 )
-def test_quantile_moves_and_stretches_with_the_atoms(scores, probability, shift):
+def test_quantile_moves_and_stretches_with_the_atoms(probability, shift):
     """A change of units; and turned round, the quantile of the other side."""
-    atoms = np.array([0, *np.round(scores, 3), 1])
-    weights = np.r_[0.5, np.ones(len(scores)), 0.5]
+    rng = np.random.default_rng(0)
+    atoms = np.round(rng.random((12, 32)), 3)
+    atoms[:, 0], atoms[:, -1] = 0, 1
+    weights = 1.0 * (np.arange(32) <= rng.integers(1, 31, (12, 1)))
+    weights[:, [0, -1]] = 0.5
 
-    expected = quantile(atoms, weights, probability)
+    expected = quantiles(atoms, weights, probability)
 
     assert shift + 3 * expected == pytest.approx(
-        quantile(shift + 3 * atoms, weights, probability), abs=1e-10
+        quantiles(shift + 3 * atoms, weights, probability), abs=1e-10
     )
-    assert 1 - expected == pytest.approx(quantile(1 - atoms, weights, 1 - probability), abs=1e-10)
+    assert 1 - expected == pytest.approx(quantiles(1 - atoms, weights, 1 - probability), abs=1e-10)
 
 
 def test_padding_changes_nothing():

@@ -1,35 +1,26 @@
 """Many comparisons at once."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
+from golden_cases import golden, kept
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from evalstats_plugin.stats import multiplicity
 
-GOLDEN = {
-    case["id"]: case
-    for case in json.loads(
-        (Path(__file__).parents[2] / "fixtures" / "golden" / "comparisons.json").read_text("utf-8")
-    )["cases"]
-}
 P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 
 
-def test_holm_agrees_with_its_paper():
+@golden("holm")
+def test_holm_agrees_with_its_paper(case):
     """Holm (1979), by hand."""
-    case = GOLDEN["holm"]
-
     assert case["expected"] == pytest.approx(multiplicity.holm(case["args"]["p_values"]))
 
 
-def test_benjamini_hochberg_finds_what_its_paper_does():
+@golden("benjamini_hochberg")
+def test_benjamini_hochberg_finds_what_its_paper_does(case):
     """Four of fifteen in the example of Benjamini & Hochberg (1995)."""
-    case = GOLDEN["bh95"]
     adjusted = multiplicity.benjamini_hochberg(case["args"]["p_values"])
 
     assert case["expected"] == (adjusted <= case["args"]["level"]).sum()
@@ -68,8 +59,7 @@ def test_comparisons_that_were_not_made_do_not_count(adjust):
 
 def test_group_and_tasks_share_alpha() -> None:
     """Values of a program written apart."""
-    file = Path(__file__).parents[2] / "fixtures/golden/group_and_tasks.json"
-    (case,) = json.loads(file.read_text("utf-8"))
+    (case,) = kept("golden/group_and_tasks")
     tasks = np.stack(multiplicity.over_tasks([np.asarray(p) for p in case["task_p"]]))
     group, inside = multiplicity.graph(np.asarray(case["group_p"]), tasks)
 

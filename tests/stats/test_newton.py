@@ -7,6 +7,8 @@ import pytest
 
 from evalstats_plugin.stats.newton import line_search, newton
 
+HALVINGS = "evalstats_plugin.stats.newton._HALVINGS"
+
 
 class At(NamedTuple):
     value: np.ndarray
@@ -28,7 +30,7 @@ def direction(_, at):
     return step[None], step * at.gradient
 
 
-def test_maxima_are_found_where_full_steps_diverge():
+def test_maxima_are_found_where_full_steps_diverge(monkeypatch):
     """From logit 3, Newton steps for a share of .01 overshoot to -17 and beyond without halving."""
     start = np.full((1, 4), 3.0)
     found = newton(start, logistic, direction, tolerance=1e-20, max_steps=100)
@@ -38,8 +40,9 @@ def test_maxima_are_found_where_full_steps_diverge():
     )
     assert found.convergence.converged.all()
     assert found.convergence.why == ""
+    monkeypatch.setattr(HALVINGS, 0)
     with np.errstate(all="ignore"):
-        control = newton(start, logistic, direction, tolerance=1e-20, max_steps=100, halvings=0)
+        control = newton(start, logistic, direction, tolerance=1e-20, max_steps=100)
     assert not control.convergence.converged.all()
 
 
@@ -92,7 +95,7 @@ def test_values_that_are_not_numbers_are_never_accepted():
 
 
 @pytest.mark.parametrize("size", [0.0, 1e6])
-def test_a_fall_is_a_rounding_error_in_relation_to_the_objective(size):
+def test_a_fall_is_a_rounding_error_in_relation_to_the_objective(size, monkeypatch):
     """Up to 1e-10 of 1 plus its size; beyond, the step is halved until it falls by less."""
 
     def falling(x):
@@ -104,5 +107,6 @@ def test_a_fall_is_a_rounding_error_in_relation_to_the_objective(size):
         moved, at = line_search(start, falling(start), np.array([[share * allowed]]), falling)
         assert moved[0, 0] == pytest.approx(share * allowed / 2**halvings)
         assert at.value == pytest.approx(size - moved[0])
-    still, _ = line_search(start, falling(start), np.array([[1.0]]), falling, halvings=3)
+    monkeypatch.setattr(HALVINGS, 3)
+    still, _ = line_search(start, falling(start), np.array([[1.0]]), falling)
     assert still[0, 0] == 0

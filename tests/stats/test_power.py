@@ -131,7 +131,9 @@ def test_sums_of_many_items_have_the_power_of_their_counts():
 )
 def test_power_of_few_looks_at_partial_credit_is_that_of_the_test(difference, sd, n):
     """Bets have a largest one: else it is .76 for .46 of the first, .98 for .43 of the third."""
+    # On 65 of the points that scores are split between: with all 257 it takes four times as long.
     scores = np.random.default_rng(n).normal(difference, sd, (500, n)).clip(-1, 1)
+    scores = np.round(scores * 32) / 32
     rejected = (sequential.p_value(scores, bounds=(-1, 1), mean=0.0) <= 0.05).mean()
     predicted = power.mixture_power(np.array([float(n)]), difference, variance=sd**2, tail=0.025)
     assert predicted[0] == pytest.approx(rejected, abs=0.07)
@@ -200,9 +202,10 @@ def test_sums_of_squares_grow_with_the_looks(monkeypatch):
 
 @pytest.mark.parametrize(("difference", "variance"), [(0.1, 0.09), (0.02, 0.01), (0.3, 0.2)])
 def test_items_of_a_sequential_test_are_those_of_its_first_look_that_is_enough(
-    difference, variance
+    difference, variance, monkeypatch
 ):
     """Of looks up to twice as many as one look needs, or four times and so on."""
+    monkeypatch.setattr(power, "N_PATHS", 2000)
     given = {"variance": variance, "tail": 0.025}
     most = 2 * power.items_needed(difference, variance, **GOAL)
     while True:

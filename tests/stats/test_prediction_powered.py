@@ -246,12 +246,6 @@ def test_scales_of_labels_and_judge_do_not_matter():
     assert float((low + high)[0]) == pytest.approx(2 * float(unbounded.estimate[0]), rel=1e-12)
 
 
-def test_labels_out_of_bounds_are_refused():
-    """By name."""
-    with pytest.raises(ValueError, match="labels must lie within"):
-        ppi([[2.0] * 5], [[1.0] * 5], **UNIT)
-
-
 @pytest.mark.parametrize("label", [-0.2, 1.2])
 def test_labels_beyond_their_bounds_are_refused(label):
     labels, judged = drawn(20, 60)

@@ -98,7 +98,7 @@ def test_negative_denominators_are_refused():
         means.ratio_t([10.0, 12.0], [-3.0, -4.0], confidence_level=0.95)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     st.integers(0, 2**32), st.integers(3, 12), st.sampled_from([0.5, 0.8, 0.95, 0.99]),
     st.sampled_from(["costs", "cases", "alike"]),
@@ -123,7 +123,8 @@ def test_limits_of_a_skewed_ratio_are_where_halls_t_is_students(seed, n, level, 
     def halls(ratio):
         rest = whole[0] - ratio * whole[1]
         z = rest.mean() / rest.std(ddof=1) * np.sqrt(size)
-        a = stats.skew(rest) / np.sqrt(size)
+        away = rest - rest.mean()
+        a = (away**3).mean() / (away**2).mean() ** 1.5 / np.sqrt(size)
         return z + a * z**2 / 3 + a**2 * z**3 / 27 + a / 6
 
     assert (low, high) == pytest.approx(means.skewed_ratio(*whole, confidence_level=level))

@@ -206,7 +206,7 @@ def test_order_changes_nothing_also_where_models_are_each_others_in_another_orde
             return np.nan_to_num(x[pairs]), sizes[pairs]
 
         units = Units(scores, np.ones(9), of_pairs if np.isnan(scores).any() else None)
-        return AllPairs(Differences(x, span=1.0), units, a, b, n_draws=499).critical(0.05)
+        return AllPairs(Differences(x, span=1.0), units, a, b, n_draws=199).critical(0.05)
 
     for _ in range(150):
         scores = np.round(rng.random((3, 9)) * rng.integers(1, 4)) / 3

@@ -1,6 +1,7 @@
 """Streams of random numbers: named, unlike one another, unlike those of a user's own seed."""
 
 import ast
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ MAKERS = {
     "RandomState", "spawn", "manual_seed", "manual_seed_all",
 }  # fmt: skip
 """What makes or seeds generators, of NumPy and of torch."""
+CALLED = re.compile(rf"\b({'|'.join([*NAMED, *MAKERS])})\(")
 
 
 @cache
@@ -33,7 +35,7 @@ def _calls():
     found = []
     for path in SOURCES:
         name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
-        if not any(word in text for word in (*NAMED, *MAKERS)):
+        if not CALLED.search(text):
             continue  # to be parsed takes long
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call):

@@ -197,19 +197,36 @@ class Counts(MeanDifferences):
         """All pairs."""
         return np.ones(self.n.shape, dtype=np.bool_), self
 
-    def quantiles(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return quantiles of M at ∓z, neither extended nor clipped."""
-        low, high = _of_distinct(self.up, self.down, self.n, z, HALF)
+    def quantiles(self, z: FloatArray, *, more: float = 0.0) -> tuple[FloatArray, FloatArray]:
+        """Return quantiles of M at ∓z, neither extended nor clipped.
+
+        Thousands of pairs have few distinct tables. Upper limits are lower ones of the mirrored
+        table, each with so many `more` items down.
+        """
+        present = self.n > 0
+        up, down, n = (x[present] for x in (self.up, self.down, self.n + more))
+        first, second = np.concatenate([up, down]), np.concatenate([down, up]) + more
+        # Numbered, so that keys stay exact however many sizes and deviates there are.
+        both = np.empty(len(n), dtype=np.complex128)
+        both.real, both.imag = n, z[present]
+        rests, rest = np.unique(both, return_inverse=True)
+        base = float(n.max(initial=0.0)) + 2
+        keys = (np.tile(rest, 2) * base + first) * base + second
+        keys, where = np.unique(keys, return_inverse=True)
+        keys, b = np.divmod(keys, base)
+        keys, a = np.divmod(keys, base)
+        of_key = rests[keys.astype(np.int64)]
+        half = 0.0 if more else HALF
+        lower = _lower_of_counts(a, b, of_key.real, of_key.imag, half)[where]
+        low, high = np.full((2, len(self.n)), np.nan)
+        low[present], high[present] = lower[: len(n)], -lower[len(n) :]
         return self.unit * low, self.unit * high
 
     def quantiles_of_one_more(
         self, z: FloatArray, size: float | None
     ) -> tuple[FloatArray, FloatArray]:
         """Return those of one more item, as in `one_more`."""
-        # One table with one more item down, mirrored for the upper limit.
-        first, _ = _of_distinct(self.up, self.down + 1, self.n + 1, z, 0.0)
-        _, last = _of_distinct(self.up + 1, self.down, self.n + 1, z, 0.0)
-        low, high = self.unit * first, self.unit * last
+        low, high = self.quantiles(z, more=1.0)
         other = (self.n > 0) & (self.unit != size)
         if size is not None and other.any():
             # The item is at another place than all others.
@@ -257,31 +274,6 @@ def limits_of_all(
         for i, *own in zip(where, np.split(low, ends), np.split(high, ends), strict=True):
             every[i] = Interval(*own)
     return every
-
-
-def _of_distinct(
-    up: FloatArray, down: FloatArray, n: FloatArray, z: FloatArray, half: float
-) -> tuple[FloatArray, FloatArray]:
-    """Limits of counts with differences of 1: thousands of pairs have few distinct tables."""
-    present = n > 0
-    first, second = (
-        np.concatenate([up[present], down[present]]),
-        np.concatenate([down[present], up[present]]),
-    )
-    # Numbered, so that keys stay exact however many sizes and deviates there are.
-    both = np.empty(int(present.sum()), dtype=np.complex128)
-    both.real, both.imag = n[present], z[present]
-    rests, rest = np.unique(both, return_inverse=True)
-    base = float(n[present].max(initial=0.0)) + 2
-    keys, where = np.unique((np.tile(rest, 2) * base + first) * base + second, return_inverse=True)
-    keys, b = np.divmod(keys, base)
-    keys, a = np.divmod(keys, base)
-    of_key = rests[keys.astype(np.int64)]
-    lower = _lower_of_counts(a, b, of_key.real, of_key.imag, half)[where]
-    low, high = np.full((2, len(n)), np.nan)
-    count = int(present.sum())
-    low[present], high[present] = lower[:count], -lower[count:]
-    return low, high
 
 
 def _lower_of_counts(
@@ -602,7 +594,7 @@ class _Rows:
 
     def deviate(self, d: FloatArray) -> FloatArray:
         """Φ⁻¹(P(M ≤ d)): t from K'(t) = 0 by Newton's method within a bracket."""
-        t, w = np.zeros(len(d)), np.zeros(len(d))
+        w = np.zeros(len(d))
         index = np.nonzero(self.far > 0)[0]
         if not len(index):
             return w
@@ -614,8 +606,7 @@ class _Rows:
                 p = rows.point(at, t, near=True)
                 ended = (np.abs(p.k1) <= 1e-9 * np.sqrt(p.k2)) | (step == 199)
                 if ended.any():
-                    deviates = rows.r_star(p.k - p.k1 * p.k1 / (2 * p.k2), p.k2, t, at)
-                    w[index[ended]] = deviates[ended]
+                    w[index[ended]] = rows.r_star(p.k, p.k2, t, at)[ended]
                     if ended.all():
                         break
                 high, low = np.where(p.k1 > 0, t, high), np.where(p.k1 > 0, low, t)

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalstats_plugin.stats import bounded
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray
+from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import Interval
-from evalstats_plugin.stats.means import t_quantile
+from evalstats_plugin.stats.means import moments, t_quantile
 
 
 class Adjusted(NamedTuple):
@@ -73,7 +73,7 @@ def adjust_to_benchmark(
     n = np.where(n > 0, n, np.nan)
     estimate, slope, squared, weights = _regress(y, x, leverage_power)
     with np.errstate(divide="ignore", invalid="ignore"):
-        plain = (1 - n / total) * _variance(y, seen, n) / n
+        plain = (1 - n / total) * moments(np.where(seen, y, np.nan)).std ** 2 / n
         unseen = (total - n) / (total**2 * n)
         each = (weights - 1 / total[..., None]) ** 2 + unseen[..., None]
         each = np.where(seen, each, 0.0)
@@ -121,12 +121,6 @@ def adjusted_t_interval(adjusted: Adjusted, *, confidence_level: float) -> Inter
     return Interval(adjusted.estimate - half, adjusted.estimate + half)
 
 
-def _variance(values: FloatArray, mask: BoolArray, n: FloatArray) -> FloatArray:
-    mean = np.where(mask, values, 0.0).sum(axis=-1) / n
-    squares = np.where(mask, values - mean[..., None], 0.0) ** 2
-    return squares.sum(axis=-1) / np.where(n > 1, n - 1, np.nan)
-
-
 def _regress(
     y: FloatArray, x: FloatArray, leverage_power: int
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -144,7 +138,7 @@ def _regress(
     centred = np.where(seen, x0 - x_mean, 0.0)
     spread = (centred**2).sum(axis=-1, keepdims=True)
     # Equal covariates have no spread, whatever the rounding of their mean.
-    flat = spread <= 1e-20 * n * (x_mean**2 + 1)
+    flat = spread <= 1e-20 * (x0**2).sum(axis=-1, keepdims=True)
     spread = np.where(flat, np.inf, spread)
     slope = (centred * (y0 - y_mean)).sum(axis=-1, keepdims=True) / spread
     residual = np.where(seen, y0 - y_mean - slope * centred, 0.0)
