@@ -47,6 +47,10 @@ class Scale:
         is_bounded = math.isfinite(self.low) and math.isfinite(self.high)
         return (self.low, self.high) if is_bounded else None
 
+    def clip(self, *values: float) -> list[float]:
+        """Return each value, or the limit of the scale that it is beyond."""
+        return [min(max(value, self.low), self.high) for value in values]
+
     def __str__(self) -> str:
         return f"{self.low:g} to {self.high:g}"
 

@@ -16,11 +16,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.measure import agree
+from evalstats_plugin.data.measure import Scale, agree
 from evalstats_plugin.data.methods import Kind
+from evalstats_plugin.data.metrics import BITS, PERPLEXITY, stock_metric
 from evalstats_plugin.data.responses import LARGEST, Responses
 from evalstats_plugin.data.results import grouped
-from evalstats_plugin.data.scales import strays
+from evalstats_plugin.data.scales import UNLIMITED, strays
 from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.scores.metrics import Composite, composites
 from evalstats_plugin.stats.arrays import FloatArray
@@ -48,14 +49,10 @@ def _exp_negative(mean: float) -> float:
     return math.inf if mean <= -700 else math.exp(-mean)
 
 
-def _bits(mean: float) -> float:
-    return -mean / math.log(2)
-
-
-RATIOS = {
+RATIOS: Mapping[str, Callable[[float], float]] = {
     "perplexity": _exp_negative,
     "weighted_perplexity": _exp_negative,
-    "bits_per_byte": _bits,
+    "bits_per_byte": lambda mean: -mean / math.log(2),
 }
 """Decreasing functions that turn (weighted) mean log-likelihood into the metric's value."""
 
@@ -106,6 +103,22 @@ class Cell:
             weights = np.ones(self.n) if self.weights is None else self.weights
             return RATIOS[self.responses.aggregation](float(self.values.sum() / weights.sum()))
         return float(self.values.mean())
+
+    @property
+    def scale(self) -> Scale:
+        """Scale of the estimate, on which its limits are, too."""
+        r, scale = self.responses, self.responses.measure.scale
+        if self.composite is not None:
+            scale = self.composite.scale
+        elif self.kind == "ratio":
+            usual = BITS if r.aggregation == "bits_per_byte" else PERPLEXITY
+            # Log-likelihoods of densities may be positive.
+            scale = usual if self.values.max() <= 0 else UNLIMITED
+        elif self.kind == "left-out" and scale is None:
+            stock = stock_metric(r.metric, r.source.harness, r.task)
+            usual = (stock and stock.scale) or UNLIMITED
+            scale = None if strays(self.values, (usual.low, usual.high)) else usual
+        return scale or UNLIMITED
 
     @property
     def std_error(self) -> float | None:
@@ -208,12 +221,8 @@ def _kind_of_mean(
     return "real", None, ()
 
 
-def epochs_are_binary(responses: Responses) -> bool:
-    """Whether every score of every epoch is 0 or 1."""
-    return _are_at(responses, UNIT)
-
-
-def _are_at(responses: Responses, ends: tuple[float, float]) -> bool:
+def epochs_are_binary(responses: Responses, ends: tuple[float, float] = UNIT) -> bool:
+    """Whether every score of every epoch is one of two: 0 or 1, unless others are given."""
     scores: NDArray[Any] = responses.scores
     return bool(np.isin(scores[~np.isnan(scores)], ends).all())
 
@@ -322,7 +331,7 @@ def _of_pairs(responses: Responses) -> Cell:
 def check_confidence_level(confidence_level: float) -> None:
     """Raise `DesignError` for a confidence level outside (0, 1)."""
     if not 0 < confidence_level < 1:
-        of_100 = 1 < confidence_level < 100
+        of_100 = 50 <= confidence_level < 100 and confidence_level == int(confidence_level)
         hint = f"write {confidence_level / 100:g}" if of_100 else "write 0.95, or another share"
         msg = f"the confidence level {confidence_level:g} is not between 0 and 1: {hint}"
         raise DesignError(msg)
@@ -442,7 +451,7 @@ def _shown(cell: Cell, bounds: tuple[float, float]) -> Known:
         return Known(partial=False, low=cell.successes < cell.n, high=cell.successes > 0)
     rounding = SAME * (bounds[1] - bounds[0])
     low, high = cell.values <= bounds[0] + rounding, cell.values >= bounds[1] - rounding
-    between = not (low | high).all() and not _are_at(cell.responses, bounds)
+    between = not (low | high).all() and not epochs_are_binary(cell.responses, bounds)
     return Known(partial=between, low=bool(low.any()), high=bool(high.any()))
 
 

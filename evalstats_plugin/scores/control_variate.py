@@ -24,7 +24,6 @@ from evalstats_plugin.scores.groups import group_rows
 from evalstats_plugin.scores.intervals import intervals
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 from evalstats_plugin.stats.arrays import FloatArray, Rng
-from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.survey.regression import (
     Adjusted,
     adjust_to_benchmark,
@@ -167,20 +166,21 @@ def _of_bounds(
     else:
         limits = adjusted_bounded_interval(adjusted, unseen_errors="damped", confidence_level=level)
         estimate = np.clip(adjusted.estimate, 0.0, 1.0)
-    scaled = Interval(low + span * limits.low, low + span * limits.high)
+    found = np.array([estimate, limits.low, limits.high]).T
     new_rows: list[ScoreInterval] = []
     for j, i in enumerate(where):
         why_not = _why_not(table.cells[i], adjusted, j)
         if why_not:
             new_rows.append(replace(rows[i], notes=(*rows[i].notes, why_not)))
             continue
+        middle, *ends = map(finite, table.cells[i].scale.clip(*(low + span * found[j]).tolist()))
         new_rows.append(
             replace(
                 rows[i],
                 n_items=int(adjusted.n[j]),
-                estimate=finite(float(low + span * estimate[j])),
-                low=finite(float(scaled.low[j])),
-                high=finite(float(scaled.high[j])),
+                estimate=middle,
+                low=ends[0],
+                high=ends[1],
                 std_error=finite(float(span * np.sqrt(adjusted.variance[j]))) or None,
                 method=METHOD,
                 naive_low=None,

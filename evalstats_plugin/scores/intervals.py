@@ -25,7 +25,7 @@ from evalstats_plugin.data.measure import Measures
 from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
 from evalstats_plugin.data.responses import Prediction, Responses
 from evalstats_plugin.data.results import finite, finite_values, grouped, records
-from evalstats_plugin.data.scales import UNLIMITED, settled
+from evalstats_plugin.data.scales import settled
 from evalstats_plugin.data.store import ResponseStore, by_models
 from evalstats_plugin.errors import DesignError, check_known, counted
 from evalstats_plugin.scores.cells import (
@@ -333,9 +333,7 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
     elif cell.kind is not None and (lower is None or upper is None):
         notes = (*notes, _no_interval(method, cell.n))
     elif lower is not None and upper is not None and method not in AS_PRINTED:
-        scale = r.measure.scale if cell.composite is None else cell.composite.scale
-        scale = scale or UNLIMITED
-        lower, upper = max(lower, scale.low), min(upper, scale.high)
+        lower, upper = cell.scale.clip(lower, upper)
     return ScoreInterval(
         model=r.model,
         task=r.task,

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import stack_epochs
+from evalstats_plugin.data.measure import Scale
 from evalstats_plugin.data.responses import (
     NAMED_ALONE,
     Provenance,
@@ -33,6 +34,7 @@ from evalstats_plugin.data.responses import (
     mean_over_epochs,
 )
 from evalstats_plugin.data.results import Results, finite, grouped
+from evalstats_plugin.data.scales import UNLIMITED
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.runtime.files import number_in
 from evalstats_plugin.scores.cells import check_confidence_level
@@ -175,25 +177,21 @@ def slices(
             alike = extended(SliceScore, replace(row, kind="slice"), by=by, slice=ALIKE,
                              n_slices=len(runs), p_worse=None)  # fmt: skip
             shown.append(
-                _over_values(alike, answers_at_values(together, len(runs)), together.bounds)
+                _over_values(alike, answers_at_values(together, len(runs)), together.measure.scale)
             )
     return Results(tuple(shown), notes, rng if isinstance(rng, int) else None)
 
 
-def _over_values(
-    row: SliceScore, answers: FloatArray, bounds: tuple[float, float] | None
-) -> SliceScore:
+def _over_values(row: SliceScore, answers: FloatArray, scale: Scale | None) -> SliceScore:
     """Return a row of all values of a setting with limits for values like these."""
     middle, low, high = row.estimate, row.low, row.high
     if min(answers.shape) < 2 or middle is None or low is None or high is None:
         return row
     values = crossed(answers, row.std_error or 0.0)
     low, high = (values.widened(end - middle, row.confidence_level) for end in (low, high))
-    least, most = bounds or (-np.inf, np.inf)
-    return replace(
-        row, low=max(middle - low, least), high=min(middle + high, most),
-        std_error=None, std_between=values.std_between, p_alike=values.p_alike,
-    )  # fmt: skip
+    low, high = (scale or UNLIMITED).clip(middle - low, middle + high)
+    between, p_alike = values.std_between, values.p_alike
+    return replace(row, low=low, high=high, std_error=None, std_between=between, p_alike=p_alike)
 
 
 def at_all_values(runs: Sequence[Responses]) -> Responses:

@@ -104,6 +104,8 @@ def test_plain_arrays_become_a_matrix() -> None:
     ]
     with pytest.raises(ValueError, match=r"1 axes, and must have two or three"):
         ResponseMatrix.from_array([1.0])
+    with pytest.raises(ValueError, match="model 'a' is there twice; give different names"):
+        ResponseMatrix.from_array(np.zeros((2, 3)), models=["a", "a"])
     with pytest.raises(ValueError, match="3 items of scores, but 2 item names"):
         ResponseMatrix.from_array(np.zeros((2, 3)), items=["a", "b"])
     with pytest.raises(ValueError, match="3 items of scores, but 1 cluster"):

@@ -137,13 +137,21 @@ def _plain(row: Any, **names: str) -> dict[str, Any]:
     return {k: v for k, v in found.items() if k not in (*OWN, *names)}
 
 
+@pytest.fixture(scope="module")
+def rows_of_lists() -> tuple[Any, Any]:
+    """Intervals and the comparison of responses."""
+    return es.intervals(_lists(), measure=GRADES), es.compare(_lists(), measure=GRADES, rng=0)
+
+
 @pytest.mark.parametrize("form", FORMS)
-def test_the_same_numbers_give_the_same_row(form: str, tmp_path: Path) -> None:
+def test_the_same_numbers_give_the_same_row(
+    form: str, tmp_path: Path, rows_of_lists: tuple[Any, Any]
+) -> None:
     """To the last digit, whatever they come in, under the same measure."""
     held = FORMS[form](tmp_path)
-    expected = es.intervals(_lists(), measure=GRADES)
+    expected, [expected_pair] = rows_of_lists
     rows = es.intervals(held, measure=GRADES)
-    [pair], [expected_pair] = (es.compare(each, measure=GRADES, rng=0) for each in (held, _lists()))
+    [pair] = es.compare(held, measure=GRADES, rng=0)
 
     assert [_plain(row) for row in rows] == [_plain(row) for row in expected]
     skipped = {"model_a": "", "model_b": "", "family": ""}

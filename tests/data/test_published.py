@@ -2,19 +2,17 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 
 from evalstats_plugin import compare, export, intervals, read, table
+from evalstats_plugin.cli import main
 from evalstats_plugin.data.published import Printed, counts_behind
 from evalstats_plugin.errors import DesignError, LogError
 from evalstats_plugin.stats.means import t_quantile
-
-Run = Callable[..., "CompletedProcess[str]"]
 
 LM_EVAL = """
 | Tasks |Version|Filter|n-shot|  Metric   |   |Value |   |Stderr|
@@ -30,6 +28,10 @@ BOARD = """# Board
 | **alpha** | 0.612 ± 0.014 | 71.2% ± 1.2 | 14/20 |
 | beta | $0.580 \\pm 0.014$ | 65.0% ± 1.3 | 45% (9/20) |
 """
+
+
+def _run(*arguments: str | Path) -> Result:
+    return CliRunner(env={"COLUMNS": "80"}).invoke(main, list(map(str, arguments)))
 
 
 def _in_full(k: int, n: int) -> tuple[Printed, Printed]:
@@ -310,16 +312,16 @@ def test_odd_spellings_and_sizes_are_survived(tmp_path: Path) -> None:
         assert len(intervals(read(file))) == 1
 
 
-def test_hostile_text_is_not_printed_raw(run: Run, tmp_path: Path) -> None:
+def test_hostile_text_is_not_printed_raw(tmp_path: Path) -> None:
     """Neither names of models nor of tasks, which are headings, move the terminal."""
     board = tmp_path / "board.md"
     board.write_text("| model | t\x1b[31m |\n|--|--|\n| a\x1b]0;x\x07 | 5/9 |\n| b | 1/9 |\n")
     for command in ("report", "compare"):
-        done = run(command, board)
+        done = _run(command, board)
 
-        assert done.returncode == 0
+        assert done.exit_code == 0
         assert "\x1b" not in done.stdout
-    assert run("report", tmp_path / "board.md", "-t", "nothing").returncode == 2
+    assert _run("report", tmp_path / "board.md", "-t", "nothing").exit_code == 2
 
 
 def test_an_exported_value_keeps_what_is_behind_it(tmp_path: Path) -> None:
@@ -346,12 +348,12 @@ def test_a_table_of_values_has_intervals_and_says_why_no_ranks(tmp_path: Path) -
     assert not shown.is_ranked
 
 
-def test_pages_and_papers_of_values_claim_no_comparison(tmp_path: Path, run: Run) -> None:
+def test_pages_and_papers_of_values_claim_no_comparison(tmp_path: Path) -> None:
     """That nothing was compared is no tie."""
     board, page = tmp_path / "board.md", tmp_path / "page.html"
     board.write_text(BOARD)
-    assert run("report", board, "--html", page).returncode == 0
-    assert run("paper", board, "-o", tmp_path / "paper").returncode == 0
+    assert _run("report", board, "--html", page).exit_code == 0
+    assert _run("paper", board, "-o", tmp_path / "paper").exit_code == 0
 
     text, methods = page.read_text(), (tmp_path / "paper" / "methods.md").read_text()
     assert "; models were not compared." in text

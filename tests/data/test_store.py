@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +133,8 @@ def test_a_folder_of_files_is_one_store(tmp_path: Path):
         write_store(tmp_path / f"part-{k}.parquet", block)
 
     np.testing.assert_array_equal(ResponseStore(tmp_path).matrix().scores, matrix.scores)
+    write_store(tmp_path / "part-2.parquet", replace(block, clusters=None))
+    assert ResponseStore(tmp_path).clusters is None
 
 
 @pytest.mark.parametrize(
@@ -221,10 +225,6 @@ def test_columns_have_the_names_that_are_told(tmp_path: Path):
         store_table(tmp_path / "t.parquet", tmp_path / "s.parquet")
     with pytest.raises(SelectionError, match="no part of a row is called 'scroe'; did you mean"):
         store_table(tmp_path / "t.parquet", tmp_path / "s.parquet", columns={"scroe": "correct"})
-    pd.concat([table, table[:1]]).to_parquet(tmp_path / "u.parquet")
-    with pytest.raises(DesignError, match="1 answer is of the same model, item and epoch as"):
-        store_table(tmp_path / "u.parquet", tmp_path / "s2.parquet", columns=names)
-    assert not (tmp_path / "s2.parquet").exists()
     with pytest.raises(LogError, match=r"none\.parquet does not exist"):
         store_table(tmp_path / "none.parquet", tmp_path / "s2.parquet")
     with pytest.raises(LogError, match="no file was named"):
@@ -252,6 +252,7 @@ def test_an_answer_that_is_there_twice_is_refused_whatever_the_scores(tmp_path: 
 
         with pytest.raises(DesignError, match="1 answer is of the same model, item and epoch as"):
             store_table(tmp_path / "t.parquet", tmp_path / "s.parquet")
+        assert not (tmp_path / "s.parquet").exists()
 
 
 def test_a_store_may_hold_no_item(tmp_path: Path):
@@ -348,6 +349,15 @@ def test_rows_longer_than_a_block_are_read(monkeypatch: pytest.MonkeyPatch):
     loaded = tables.csv_table(text.encode(), "here").load(["name", "score"])
     assert loaded["name"].texts().tolist() == long
     assert loaded["score"].numbers("score", "here", "").tolist() == [0, 1, 2, 3, 4]
+
+
+def test_texts_of_parquet_that_are_not_utf_8_are_damage():
+    held = BytesIO()
+    models = pa.array([b"\xff"], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"model": models}), held)
+
+    with pytest.raises(LogError, match=r"here cannot be read as Parquet.*may be damaged"):
+        tables.parquet_table(held.getvalue(), "here").load(["model"])
 
 
 def test_names_inside_objects_are_looked_for_in_the_first_hundred_records():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from functools import partial
 from itertools import islice
@@ -14,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import evalstats_plugin
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.runtime.workers import (
     LocalProcesses,
@@ -46,16 +49,6 @@ def described(
     return told, (before, float(arrays[0][0, 0]))
 
 
-def killed_once(folder: Path, k: int) -> int:
-    """Kill the process that does the third piece, the first time it is done."""
-    if k == 3 and not (folder / "killed").exists():
-        (folder / "killed").touch()
-        # Others are under way.
-        time.sleep(0.2)
-        os.kill(os.getpid(), signal.SIGKILL)
-    return k * k
-
-
 def failing(k: int) -> int:
     """Raise for one piece."""
     if k == 2:
@@ -69,6 +62,7 @@ def place(name: str) -> tuple[str, bool]:
     return os.getcwd(), Path(name).exists()  # noqa: PTH109
 
 
+@pytest.mark.usefixtures("same_two")
 def test_arrays_come_as_they_are() -> None:
     """Large, small, empty, in Fortran's order, of objects; the caller's stay as they are."""
     rng = np.random.default_rng(0)
@@ -90,6 +84,7 @@ def test_arrays_come_as_they_are() -> None:
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.usefixtures("same_two")
 def test_unread_results_do_not_disturb_later_maps() -> None:
     """As where an error ends a loop over them, and a traceback keeps them."""
     with workers(2):
@@ -125,6 +120,7 @@ def _kill_itself(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.usefixtures("same_two")
 def test_lambdas_run_in_workers() -> None:
     base = np.arange(4)
     with workers(2):
@@ -137,6 +133,7 @@ def test_all_pieces_of_growing_processes_are_computed() -> None:
         assert list(parallel_map(_grown, range(12))) == list(range(12))
 
 
+@pytest.mark.usefixtures("same_two")
 def test_processes_follow_into_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Paths of logs may be relative."""
     for name in ("first", "second"):
@@ -147,10 +144,38 @@ def test_processes_follow_into_the_folder(tmp_path: Path, monkeypatch: pytest.Mo
             assert {(str(tmp_path / name), True)} == set(parallel_map(place, [name] * 3))
 
 
-def test_pieces_of_a_killed_process_are_done_again(tmp_path: Path):
+def listening(_: int) -> set[str]:
+    """Return the addresses at which this process waits for connections by TCP."""
+    own = {str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
+    found: set[str] = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/self/net", table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+                found.add(fields[1])
+    return found
+
+
+@pytest.mark.usefixtures("same_two")
+@pytest.mark.skipif(sys.platform != "linux", reason="sockets are listed in /proc")
+def test_local_processes_wait_at_no_address():
+    """They are spoken to by pipes; Dask is only connected to, at the scheduler that is named."""
+    before = listening(0)
+    with workers(2):
+        found = list(parallel_map(listening, range(4)))
+
+    assert found == [set()] * 4
+    assert listening(0) == before
+    package = Path(evalstats_plugin.__file__).parent
+    assert not [p for p in package.rglob("*.py") if "LocalCluster" in p.read_text()]
+
+
+def test_pieces_of_a_killed_process_are_done_again(
+    tmp_path: Path, killed_once: Callable[[int], int]
+):
     with workers(2):
         assert n_workers() == 2
-        found = list(parallel_map(partial(killed_once, tmp_path), iter(range(40))))
+        found = list(parallel_map(killed_once, iter(range(40))))
 
     assert (tmp_path / "killed").exists()
     assert found == [k * k for k in range(40)]
@@ -161,6 +186,7 @@ def test_pieces_that_kill_their_process_are_given_up():
         list(parallel_map(os._exit, [9]))
 
 
+@pytest.mark.usefixtures("same_two")
 def test_errors_come_through_and_nothing_stays_set():
     with workers(2), pytest.raises(DesignError, match="no"):
         list(parallel_map(failing, range(5)))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from concurrent.futures import wait
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 import torch
@@ -22,16 +21,11 @@ from evalstats_plugin.adaptive.simulation import simulate
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Source
 from evalstats_plugin.errors import LogError, WriteError
-from evalstats_plugin.hierarchical.capabilities import (
-    compare_held_out,
-    fit_capabilities,
-    stability,
-)
+from evalstats_plugin.hierarchical import capabilities
 from evalstats_plugin.hierarchical.fitting import HierarchicalOptions, pool
 from evalstats_plugin.irt.bootstrap import bootstrap_abilities
 from evalstats_plugin.irt.holdout import hold_out
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
-from evalstats_plugin.runtime import workers as runtime_workers
 from evalstats_plugin.runtime.workers import parallel_map, workers
 from evalstats_plugin.scores.intervals import intervals
 
@@ -40,28 +34,7 @@ LM_EVAL = LOGS / "lm_eval" / "0.4.13" / "out"
 INSPECT = LOGS / "inspect_ai" / "0.3.285" / "tiny_perfect"
 
 
-class _Kept(runtime_workers.LocalProcesses):
-    """Processes that work on after a block: importing torch in each anew takes seconds."""
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        wait(self._futures)
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[runtime_workers.LocalProcesses]:
-    """Two processes, for all tests of this module."""
-    kept = _Kept(2)
-    yield kept
-    runtime_workers.LocalProcesses.__exit__(kept)
-
-
-@pytest.fixture(autouse=True)
-def _same_two(two: runtime_workers.LocalProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_workers, "LocalProcesses", lambda _n_jobs: two)
+pytestmark = pytest.mark.usefixtures("same_two")
 
 
 def answers(n: int = 24, m: int = 60) -> ResponseMatrix:
@@ -82,10 +55,15 @@ def predicted() -> Any:
 
 
 def capable() -> Any:
+    """With one penalty, which goes to the other processes by value."""
     matrix = answers(8, 16)
-    fit = fit_capabilities(matrix, 1, rng=0, device="cpu")
-    scores = compare_held_out(matrix, 1, rng=0, device="cpu")
-    halves = stability(fit, matrix, rng=1, device="cpu")
+    cloudpickle.register_pickle_by_value(capabilities)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capabilities, "PENALTIES", (1.0,))
+        fit = capabilities.fit_capabilities(matrix, 1, rng=0, device="cpu")
+        scores = capabilities.compare_held_out(matrix, 1, rng=0, device="cpu")
+        halves = capabilities.stability(fit, matrix, rng=1, device="cpu")
+    cloudpickle.unregister_pickle_by_value(capabilities)
     tried = [(t["penalty"], t["log_loss"]) for t in fit.diagnostics["choices"]]
     return tried, [row[:4] for row in scores], *halves
 
@@ -114,7 +92,7 @@ def bootstrapped() -> Any:
     matrix = draw_responses(draw_truth(rng, 20, 500), rng)
     fit = fit_irt(matrix, "rasch")
     drawn = [
-        bootstrap_abilities(fit, matrix, over=over, n_resamples=40, rng=3)
+        bootstrap_abilities(fit, matrix, over=over, n_resamples=12, confidence_level=0.8, rng=3)
         for over in ("items", "models", "parametric")
     ]  # fmt: skip
     return [(row.low, row.high) for rows in drawn for row in rows]

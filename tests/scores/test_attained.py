@@ -65,9 +65,11 @@ def test_rows_together_do_not_depend_on_how_they_are_held(
     matrix = ResponseMatrix.join(responses)
     store = write_store(tmp_path / "m.parquet", matrix)
     monkeypatch.setattr("evalstats_plugin.scores.intervals.by_models", partial(by_models, cells=8))
-    for held in (responses, matrix, store):
+    expected = intervals(responses)
+    assert {"reach"} == {row.method for row in expected}
+    for held in (matrix, store):
         found = {(row.model, row.task): row for row in intervals(held)}
         assert {"reach"} == {row.method for row in found.values()}
-        for row in intervals(responses):
+        for row in expected:
             same = found[row.model, row.task]
             assert (row.low, row.high) == pytest.approx((same.low, same.high), abs=1e-12)

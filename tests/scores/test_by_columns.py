@@ -28,31 +28,32 @@ IN_ORDER = ["a"] * 12 + ["b"] * 1 + ["c"] * 20
 MIXED = [*"abcabcbbacab" * 3]
 
 
+COUNTED = [
+    {},
+    {"method": "wilson"},
+    {"method": "wald"},
+    {"prior": (0.5, 0.5), "confidence_level": 0.8},
+    {"measure": Measure(scale=Scale(0, 1))},
+]
+NOT_COUNTED = [
+    {"method": "t"},
+    {"method": "percentile", "rng": 3},
+    {"measure": Measure(scale=Scale(0, 2))},
+    {"population": 40},
+]
+
+
 @pytest.mark.parametrize(
-    "options",
+    ("drawn", "options"),
     [
-        {},
-        {"method": "wilson"},
-        {"method": "wald"},
-        {"method": "t"},
-        {"method": "percentile", "rng": 3},
-        {"prior": (0.5, 0.5), "confidence_level": 0.8},
-        {"measure": Measure(scale=Scale(0, 1))},
-        {"measure": Measure(scale=Scale(0, 2))},
-        {"population": 40},
+        *(({"tasks": IN_ORDER, "missing": 0.3}, options) for options in COUNTED),
+        *(
+            ({"tasks": MIXED, "partial": "a", "missing": 0.2}, options)
+            for options in (*COUNTED, *NOT_COUNTED)
+        ),
+        ({"tasks": MIXED}, {}),
+        ({"tasks": MIXED, "partial": "b"}, {}),
     ],
-    ids=str,
-)
-@pytest.mark.parametrize(
-    "drawn",
-    [
-        {"tasks": IN_ORDER},
-        {"tasks": MIXED},
-        {"tasks": IN_ORDER, "missing": 0.3},
-        {"tasks": MIXED, "partial": "b"},
-        {"tasks": MIXED, "partial": "a", "missing": 0.2},
-    ],
-    ids=["in order", "mixed", "some missing", "partial credit", "both"],
 )
 def test_rows_are_those_of_scores_one_by_one(drawn: dict, options: dict) -> None:
     """In every field, to the bit; with partial credit in a task among them, too."""
@@ -96,8 +97,8 @@ def test_scores_that_are_not_all_right_or_wrong_are_not_counted() -> None:
 def test_a_leaderboard_takes_a_small_part_of_the_time_of_its_scores_one_by_one() -> None:
     """A tenth is needed; the same machine, one after the other, whatever else it does."""
     rng = np.random.default_rng(0)
-    tasks = [f"task_{t}" for t in range(60) for _ in range(50)]
-    matrix = ResponseMatrix.from_array(rng.integers(0, 2, (50, 3000)), tasks=tasks)
+    tasks = [f"task_{t}" for t in range(30) for _ in range(50)]
+    matrix = ResponseMatrix.from_array(rng.integers(0, 2, (50, 1500)), tasks=tasks)
     responses = matrix.to_responses()
 
     def least(of: object) -> float:

@@ -111,6 +111,16 @@ def test_bounds_and_unbounded_scores() -> None:
     assert (free.low or 0) + (free.high or 0) == pytest.approx(2 * (free.estimate or 0))
 
 
+def test_limits_of_a_mean_loss_are_not_below_zero() -> None:
+    """Student's limits of few items once were."""
+    (row, *_) = control_variate(
+        _responses(_limited(100 * (1 - _scores()), 5)), measure=Measure(scale=Scale(0.0))
+    )
+
+    assert (row.method, row.low) == (METHOD, 0.0)
+    assert 0 < row.estimate < row.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+
+
 def test_too_few_items_are_left_as_they_are() -> None:
     """Four of 200."""
     (row, *_) = control_variate(_responses(_limited(_scores(), 4)))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 from given_responses import given_responses
 from scipy import stats
 
 import evalstats_plugin as es
 from evalstats_plugin import Responses, costs
+from evalstats_plugin.cli import main
 from evalstats_plugin.data.measure import COST
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.scores import CostRow
@@ -22,7 +23,10 @@ from evalstats_plugin.stats.means import skewed_ratio, t_interval
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 INSPECT = LOGS / "inspect_ai" / "0.3.285"
-Run = Callable[..., "CompletedProcess[str]"]
+
+
+def _run(*arguments: str | Path) -> Result:
+    return CliRunner(env={"COLUMNS": "80"}).invoke(main, list(map(str, arguments)))
 
 
 def _hall_t(d: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]) -> float:
@@ -198,16 +202,15 @@ def test_equal_costs_have_no_limits_and_the_cost_of_a_right_answer_has() -> None
     assert row.per_right_low < 15.0 < row.per_right_high
 
 
-def _edited(path: Path, folder: Path, edit: Callable[[Any], None]) -> Path:
-    """Write an Inspect log, with its samples changed, in both forms."""
+def _edited(path: Path, copy: Path, edit: Callable[[Any], None]) -> Path:
+    """Write an Inspect log, with its samples changed."""
     from inspect_ai.log import read_eval_log, write_eval_log
 
     log = read_eval_log(str(path))
     for sample in log.samples or []:
         edit(sample)
-    for suffix in (".eval", ".json"):
-        write_eval_log(log, str(folder / f"log{suffix}"))
-    return folder
+    write_eval_log(log, str(copy))
+    return copy
 
 
 def test_tokens_of_inspect_add_up_to_its_own_total() -> None:
@@ -240,8 +243,7 @@ def test_graders_cost_nothing_of_the_model(tmp_path: Path, suffix: str) -> None:
         sample.working_time, sample.total_time = 3.0, 60.0
 
     (source,) = (INSPECT / "temperature").glob("*.eval")
-    _edited(source, tmp_path, edit)
-    (path,) = tmp_path.glob(f"*{suffix}")
+    path = _edited(source, tmp_path / f"log{suffix}", edit)
     by_name = {r.metric: r for r in es.read(path, costs=True)}
     assert list(by_name)[-3:] == ["usd_per_1000", "tokens", "seconds"]
     # The role is played by no model that the header names.
@@ -275,21 +277,21 @@ def test_costs_are_read_if_they_are_asked_for() -> None:
     assert metrics[:4] == ["score", "usd_per_1000", "latency_ms", "tokens"]
 
 
-def test_the_command_shows_a_score_beside_its_costs(run: Run) -> None:
-    done = run("report", INSPECT / "set", "--cost")
-    assert done.returncode == 0, done.stderr
+def test_the_command_shows_a_score_beside_its_costs() -> None:
+    done = _run("report", INSPECT / "set", "--cost")
+    assert done.exit_code == 0, done.stderr
     assert "mockllm/alpha: arith match 0.3400 [0.2206, 0.4750]" in done.stdout
     assert "tokens" in done.stdout
-    shown = json.loads(run("report", INSPECT / "set", "--cost", "--format", "json").stdout)
+    shown = json.loads(_run("report", INSPECT / "set", "--cost", "--format", "json").stdout)
     assert {row["cost"] for row in shown["results"]} == {"tokens", "seconds"}
-    assert run("report", INSPECT / "set", "--cost", "--format", "markdown").returncode == 0
+    assert _run("report", INSPECT / "set", "--cost", "--format", "markdown").exit_code == 0
 
-    without = run("report", LOGS / "lm_eval" / "0.4.13" / "out", "--cost")
-    assert (without.returncode, without.stdout) == (2, "")
+    without = _run("report", LOGS / "lm_eval" / "0.4.13" / "out", "--cost")
+    assert (without.exit_code, without.stdout) == (2, "")
     assert "lm-eval logs the time of a run only" in without.stderr
     for other in (("--html", "x.html"), ("--by", "x"), ("--at-k", "pass@2")):
-        both = run("report", INSPECT / "set", "--cost", *other)
-        assert both.returncode == 2
+        both = _run("report", INSPECT / "set", "--cost", *other)
+        assert both.exit_code == 2
         assert f"{other[0]} and --cost" in both.stderr or f"--cost and {other[0]}" in both.stderr
 
 

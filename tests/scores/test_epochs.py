@@ -18,6 +18,7 @@ from evalstats_plugin.scores.epochs import with_at_k
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 LOGS = FIXTURES / "logs" / "inspect_ai" / "0.3.285" / "models"
+EPOCHS = sorted(LOGS.glob("*arith-epochs*"))
 
 
 def _matrix(scores: object) -> es.ResponseMatrix:
@@ -36,7 +37,7 @@ def test_a_metric_of_k_takes_is_named_after_both() -> None:
 def test_pass_at_2_is_what_inspect_logged() -> None:
     """Its own pass_at_2 reducer, which averages over pairs of epochs too."""
     logged = {"mockllm/alpha": 61 / 90, "mockllm/beta": 64 / 90}
-    found = es.scores.at_k(es.read(LOGS, task="arith_epochs"), "pass@2")
+    found = es.scores.at_k(es.read(*EPOCHS), "pass@2")
     means = {r.model: float(r.scores.mean()) for r in found}
 
     for model, expected in logged.items():
@@ -100,7 +101,7 @@ def test_what_cannot_be_derived_is_named() -> None:
 
 def test_derived_rows_come_below_what_they_are_derived_from() -> None:
     """In the order asked for."""
-    found = with_at_k(es.read(LOGS, task="arith_epochs"), ("pass@2", "maj@3"))
+    found = with_at_k(es.read(*EPOCHS), ("pass@2", "maj@3"))
 
     assert ["match", "pass@2 match", "maj@3 match"] == [r.metric for r in found][:3]
     assert 12 == len(found)
@@ -157,7 +158,7 @@ def test_a_variance_below_zero_is_reported_and_noted() -> None:
 
 def test_clusters_make_the_variance_between_larger() -> None:
     """The standard error is the one `intervals` gives."""
-    responses = es.read(LOGS, task="arith_epochs")
+    responses = es.read(*EPOCHS)
     alone = ResponseSet(tuple(replace(r, clusters=None) for r in responses))
     clustered, plain = es.scores.variance_parts(responses)[3], es.scores.variance_parts(alone)[3]
 

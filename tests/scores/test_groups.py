@@ -102,7 +102,7 @@ def _limits(
 
 
 @pytest.mark.parametrize("spreads", [(0.05, 0.05), (1.0, 1.0), (0.001, 1.0)])
-@pytest.mark.parametrize("mean", [-3.0, 0.5, 3.0])
+@pytest.mark.parametrize("mean", [-3.0, 0.5])
 def test_a_group_whose_weights_are_unknown_shows_the_wider_interval(
     spreads: tuple[float, float], mean: float
 ) -> None:

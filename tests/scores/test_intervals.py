@@ -188,6 +188,24 @@ def test_ratio_metrics_equal_what_lm_eval_logs() -> None:
         assert row.low < row.estimate < row.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
 
 
+@pytest.mark.parametrize(
+    ("aggregation", "least"),
+    [("perplexity", 1.0), ("weighted_perplexity", 1.0), ("bits_per_byte", 0.0)],
+)
+def test_limits_of_a_ratio_are_on_its_scale(aggregation: str, least: float) -> None:
+    """Limits of a perplexity were below 1; those of densities may be."""
+
+    def low(first: float, **more: object) -> float | None:
+        r = given_responses(
+            model="m", metric="ppl", aggregation=aggregation, item_ids=np.arange(4),
+            scores=np.array([[first], [-0.02], [-0.9], [-0.01]]), source=SOURCE, **more,
+        )  # fmt: skip
+        return intervals([r])[0].low
+
+    assert (low(-0.01), low(-0.01, bounds=(-10.0, 0.0))) == (least, least)
+    assert low(0.1) < least  # pyright: ignore[reportOptionalOperand]
+
+
 def test_groups_equal_what_lm_eval_logs_and_stand_above_their_tasks() -> None:
     """Micro and macro means, as each group was configured."""
     rows = [r for r in intervals(read(LOGS / "out/models__m2", metric="acc")) if "es_" in r.task]

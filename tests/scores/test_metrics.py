@@ -468,8 +468,9 @@ def _without(n: int, rng: np.random.Generator) -> tuple[float, np.ndarray]:
 
 
 def _left_out(estimate: float, without: np.ndarray, **more: Any) -> ScoreInterval:
-    known = {"left_out": without, "logged": estimate, "logged_n": len(without), "source": SOURCE}
-    return intervals([given_responses(model="m", metric="own", task="t", **known, **more)])[0]
+    known = {"model": "m", "metric": "own", "left_out": without, "logged": estimate,
+             "logged_n": len(without), "source": SOURCE}  # fmt: skip
+    return intervals([given_responses(**(known | more))])[0]
 
 
 def test_limits_of_a_recomputed_metric_stay_on_its_scale() -> None:
@@ -481,6 +482,11 @@ def test_limits_of_a_recomputed_metric_stay_on_its_scale() -> None:
     assert free.high > 1
     assert (bounded.low, bounded.high) == (max(free.low or 0.0, 0.0), 1.0)
     assert (bounded.estimate, bounded.n_items, bounded.method) == (0.95, 3, "jackknife")
+    # By its name, unless its values show that it is another metric.
+    named = {"metric": "choice/perplexity", "source": replace(SOURCE, harness="inspect_ai")}
+    for least, low in ((1.01, 1.0), (0.99, pytest.approx(0.4167, abs=1e-4))):
+        row = _left_out(1.1, np.array([least, 1.3, 1.02, 1.04]), aggregation="other", **named)
+        assert row.low == low
 
 
 @pytest.mark.parametrize(

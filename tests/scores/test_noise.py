@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner, Result
 from given_responses import given_responses
 
 import evalstats_plugin as es
 from evalstats_plugin import Responses, Source
+from evalstats_plugin.cli import main
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.report.noise import sentence
 from evalstats_plugin.scores import NoiseRow
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
-Run = Callable[..., "CompletedProcess[str]"]
 
 
 def _runs(scores: np.ndarray[Any, Any], **more: Any) -> list[Responses]:
@@ -39,12 +38,16 @@ def _runs(scores: np.ndarray[Any, Any], **more: Any) -> list[Responses]:
     ]
 
 
+def _run(*arguments: str | Path) -> Result:
+    return CliRunner(env={"COLUMNS": "80"}).invoke(main, list(map(str, arguments)))
+
+
 def _only(scores: np.ndarray[Any, Any], **more: Any) -> NoiseRow:
     (row,) = es.noise(_runs(scores, **more))
     return row
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(15))
 def test_planted_parts_are_recovered_within_a_tenth(seed: int) -> None:
     """Items, repeats and runs of an item, drawn anew each time."""
     rng = np.random.default_rng([7, seed])
@@ -62,7 +65,7 @@ def test_planted_parts_are_recovered_within_a_tenth(seed: int) -> None:
     assert (row.n_runs, row.n_repeats, row.model) == (n_runs, n_repeats, "m")
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(15))
 def test_a_planted_part_of_judges_is_recovered_within_a_tenth(seed: int) -> None:
     """Judges differ in how lenient they are and beyond that; other parts stay what they are."""
     rng = np.random.default_rng([10, seed])
@@ -155,12 +158,12 @@ def test_runs_with_one_mean_are_seldom_said_to_have_changed() -> None:
     rng = np.random.default_rng(9)
     told: dict[float, list[bool]] = {0.0: [], 0.1: []}
     for ahead, own in told.items():
-        for _ in range(120):
+        for _ in range(60):
             right = rng.uniform(0.1, 0.8, (1, 400, 1)) + np.array([0, 0, ahead])[:, None, None]
             row = _only((rng.random((3, 400, 1)) < right) * 1.0)
             own.append(any("something else changed" in note for note in row.notes))
-    assert 1 <= sum(told[0.0]) <= 12
-    assert sum(told[0.1]) > 90
+    assert 1 <= sum(told[0.0]) <= 8
+    assert sum(told[0.1]) > 45
 
 
 def test_flips_are_pairs_of_answers_that_differ() -> None:
@@ -219,16 +222,16 @@ def test_a_copy_is_no_second_run_and_items_of_one_run_are_left_out() -> None:
         es.noise(copied)
 
 
-def test_runs_in_logs_are_taken_together(run: Run) -> None:
+def test_runs_in_logs_are_taken_together() -> None:
     """All runs, whatever the model's label; what was answered once is named."""
     (row,) = [r for r in es.noise(es.read(LOGS, task="es_mc", runs="all")) if r.model == "models/m1"
               and r.metric == "acc,none"]  # fmt: skip
     assert (row.n_items, row.n_runs, row.n_repeats, row.share_flipped) == (60, 2, 1, 0.0)
-    done = run("noise", LOGS, "-t", "es_repeats", "-m", "exact_match")
+    done = _run("noise", LOGS, "-t", "es_repeats", "-m", "exact_match")
     assert done.stdout.startswith(
         "On es_repeats exact_match,score-first two runs of the same model"
     )
     assert max(map(len, done.stdout.splitlines())) <= 80
-    once = run("noise", LOGS, "-t", "es_bin")
-    assert once.returncode == 2
+    once = _run("noise", LOGS, "-t", "es_bin")
+    assert once.exit_code == 2
     assert "error: no model answered two items or more twice" in " ".join(once.stderr.split())

@@ -9,8 +9,9 @@ import numpy as np
 from given_responses import given_responses
 
 from evalstats_plugin import Responses, Source, slices
+from evalstats_plugin.data.measure import Scale
 from evalstats_plugin.data.responses import Prediction
-from evalstats_plugin.scores.slices import NONE
+from evalstats_plugin.scores.slices import ALIKE, NONE
 
 
 def _tagged(task: str, tags: list[str] | None, scores: np.ndarray) -> Responses:
@@ -49,3 +50,16 @@ def test_slices_are_the_items_with_a_tag_whatever_others_lack() -> None:
         f"{n_none} items of a task without 'topic': slice (none)",
         "an item belongs to each of its tags in 'topic': slices overlap",
     )
+
+
+def test_limits_for_values_like_these_are_on_the_scale() -> None:
+    """Of a mean loss that differs between settings; the lower one once was below 0."""
+    losses = np.random.default_rng(4).exponential(size=30)
+    runs = [
+        _tagged("t", [name] * 30, losses * size).measured(scale=Scale(0.0))
+        for name, size in (("1", 0.5), ("2", 1.0), ("3", 2.0))
+    ]
+    row = slices(runs, by="temperature").rows[-1]
+
+    assert row.slice == ALIKE
+    assert row.low == 0 < row.estimate < row.high
