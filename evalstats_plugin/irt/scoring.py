@@ -106,7 +106,7 @@ def _on_one(
     *,
     limits: bool,
 ) -> IRTFit:
-    from evalstats_plugin.irt.estimators.extremes import common_errors, limited
+    from evalstats_plugin.irt.estimators.extremes import limited
     from evalstats_plugin.irt.estimators.frozen import score
 
     mean, sd = fit.ability_distribution
@@ -130,8 +130,7 @@ def _on_one(
     extreme = (hits == most) * 1.0 - (hits == 0)
     asked = np.zeros((int((extreme != 0).sum()), len(fit.item_ids)))
     asked[:, bank_items] = trials[extreme != 0]
-    fitted = np.flatnonzero(np.isfinite(fit.ability_covariance.diagonal()))
-    return limited(scored, extreme, asked, common_errors(fit, fitted))
+    return limited(scored, extreme, asked)
 
 
 def _on_factors(

@@ -79,7 +79,7 @@ def test_a_factor_model_gives_misfit_factors():
     loading = np.column_stack([np.ones(60), np.where(np.arange(60) % 2, 1.0, -1.0)])
     right = rng.random((150, 60)) < special.expit(theta @ loading.T)
     matrix = ResponseMatrix.from_array(right.astype(float))
-    fit = fit_irt(matrix, "factor", options=FactorOptions(dimensions=2), rng=0)
+    fit = fit_irt(matrix, "factor", options=FactorOptions(dimensions=2, ridge=3.0), rng=0)
 
     bank = item_bank(fit, matrix)
 

@@ -18,7 +18,7 @@ def test_a_fixed_length_costs_what_its_items_cost():
 
 
 def test_a_smaller_error_takes_more_items_and_a_useless_bank_all_of_them():
-    bank = bank_of(300)
+    bank = bank_of(150)
 
     counts = [
         int(forecast(Plan(bank="unused", stop_at=error), bank).split()[0]) for error in (0.5, 0.25)

@@ -23,7 +23,7 @@ from evalstats_plugin.stats.streams import child, stream
 folder, kills = Path(sys.argv[1]), int(sys.argv[2])
 root = stream(int(sys.argv[3]), "killed tests")
 items, answers, times = (child(root, name) for name in ("items", "answers", "times of kills"))
-SIZE, MOST = 400, 150
+SIZE, MOST = 200, 60
 bank = ItemBank.from_arrays(np.exp(0.3 * items.normal(size=SIZE)), items.normal(size=SIZE))
 scores = (answers.random(SIZE) < 0.6) * 1.0
 
@@ -50,7 +50,7 @@ while n_killed < kills:
         if not child:
             run(state, asked, rounds)
             os._exit(0)
-        time.sleep(times.uniform(0, 0.15))
+        time.sleep(times.uniform(0, 0.06))
         if n_killed < kills:
             os.kill(child, signal.SIGKILL)
         done = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -141,15 +141,15 @@ def test_on_the_same_items_drawn_the_errors_of_a_difference_cancel():
     assert same.high - same.low < 0.6 * 2 * 1.959964 * np.hypot(a, a)
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.6, 0.95])
+@pytest.mark.parametrize("correlation", [0.0, 0.95])
 @pytest.mark.parametrize("n", [4, pytest.param(10, marks=pytest.mark.validation), 40])
 def test_the_error_of_a_paired_difference_holds_its_level(n: int, correlation: float):
     """Of drawn pairs of estimates; with draws of its own each, errors add up as if independent."""
     rng, held, widths = np.random.default_rng([n, int(100 * correlation)]), [], []
     items = tuple(f"task / {k}" for k in range(n))
     z = 1.959964
-    for _ in range(800):
-        both = rng.multivariate_normal([0, 0], [[1, correlation], [correlation, 1]], n).T
+    pairs = rng.multivariate_normal([0, 0], [[1, correlation], [correlation, 1]], (800, n))
+    for both in pairs.transpose(0, 2, 1):
         off = both - both.mean(axis=1, keepdims=True)
         tests = [DrawnItems(items, np.full(n, 0.1), each) for each in off]
         errors = np.sqrt((4 + (off**2).sum(axis=1)) / (n + 2) / n)

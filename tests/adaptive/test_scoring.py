@@ -79,7 +79,7 @@ def test_a_prior_has_the_mean_and_variance_that_it_was_given():
     np.testing.assert_allclose([mean, variance], [0.2, 1.3**2], rtol=1e-3)
 
 
-@pytest.mark.parametrize("n_items", [100, 3000, 30_000])
+@pytest.mark.parametrize("n_items", [100, 10_000])
 def test_long_tests_have_the_posterior_of_a_normal_ability(n_items):
     """Limits were too wide by the grid, with 500 items by 7 %; with 10,000 the mean was off."""
     slope, true = np.full(n_items, 1.2), 0.81

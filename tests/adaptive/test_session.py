@@ -254,7 +254,7 @@ def test_whose_score_is_equal_is_seldom_called_better_or_worse(n_tests):
     called = []
     for ahead in (0.0, 0.3):
         sides = []
-        for k in range(n_tests):
+        for k in range(n_tests if ahead == 0 else n_tests // 2):
             # Half of the models are turned round: the bank says the wrong thing of each item.
             p = respond(bank.items, np.array([[0.3]])).probability[0]
             answers = (rng.random(M) < (p if k % 2 else 1 - p)) * 1.0
@@ -264,7 +264,7 @@ def test_whose_score_is_equal_is_seldom_called_better_or_worse(n_tests):
         called.append(sides)
 
     assert n_tests / 5 > sum(side in ("above", "below") for side in called[0])
-    assert 2 / 3 * n_tests < called[1].count("above")
+    assert n_tests / 3 < called[1].count("above")
     assert 0 == called[1].count("below")
 
 

@@ -84,7 +84,9 @@ def test_many_models_are_fitted_and_scored_with_the_chance_given():
     assert np.corrcoef(score_models(fit, matrix).ability, fit.ability)[0, 1] > 0.99
 
 
-@pytest.mark.parametrize(("item_model", "options"), [("rasch", None), ("2pl", MmlOptions())])
+@pytest.mark.parametrize(
+    ("item_model", "options"), [("rasch", None), ("2pl", MmlOptions(max_steps=5))]
+)
 def test_models_below_chance_are_named(item_model, options):
     _, matrix = answered()
     scores = matrix.scores.copy()
@@ -108,7 +110,7 @@ def test_forty_models_and_thirty_items_converge(item_model, common):
     assert fit.diagnostics["converged"]
     assert fit.diagnostics["iterations"] < 100
     assert np.isfinite(fit.ability_std_error).all()
-    assert len(set(fit.guessing)) == (1 if common else 30)
+    assert len(set(fit.guessing.round(9))) == (1 if common else 30)
 
 
 @pytest.fixture(scope="module")
@@ -294,15 +296,16 @@ def test_inspect_samples_have_the_chance_of_one_right_choice(target, chance):
     assert found == chance or (chance is None and np.isnan(found))
 
 
-@pytest.mark.parametrize("options", [MmlOptions(), MmlOptions(upper=0.9)])
-def test_what_is_given_is_of_items_that_are_set_aside_too(options):
+@pytest.mark.parametrize("upper", [1.0, 0.9])
+def test_what_is_given_is_of_items_that_are_set_aside_too(upper):
     """An item that all get right, without a prior, ended in an error of shapes."""
     matrix, _ = simulate_responses(rng=0, n_models=30, n_items=10)
     matrix.scores[:, 2] = 1
+    options = MmlOptions(upper=upper, max_steps=20)
     fit = fit_irt(matrix, "2pl", "mml", options=options, guessing=0.2)
 
     assert fit.guessing.tolist() == [0.2] * 10
-    assert fit.upper.tolist() == [options.upper] * 10
+    assert fit.upper.tolist() == [upper] * 10
 
 
 def test_refits_of_a_bootstrap_have_the_asymptotes_of_the_fit():

@@ -75,7 +75,7 @@ def test_fitting_items_are_accused_as_often_as_the_level_says():
     low = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        matrix = draw_responses(draw_truth(rng, 1000, 20, "2pl"), rng)
+        matrix = draw_responses(draw_truth(rng, 500, 20, "2pl"), rng)
         found = s_x2(fit_irt(matrix, "2pl", "mml", options=PLAIN), matrix)
         low.append(found.p_value < 0.05)
 
@@ -86,7 +86,7 @@ def test_fitting_items_are_accused_as_often_as_the_level_says():
 def test_items_with_other_curves_are_found(item_model):
     """Of a Rasch fit those with another slope; of a 2PL fit one that peaks in the middle."""
     rng = np.random.default_rng(5)
-    truth = draw_truth(rng, 3000, 20, "rasch")
+    truth = draw_truth(rng, 2000, 20, "rasch")
     chance = truth.probability
     logit = 2.5 * (truth.ability - truth.difficulty[3])
     bump = 0.1 + 0.8 * np.exp(-((truth.ability) ** 2))

@@ -69,24 +69,30 @@ def common_errors(fit: IRTFit, models: IntArray) -> FloatArray:
     """Covariance (2, 2) of the zero and the unit of the scale, from those of pairs of models.
 
     Abilities integrated out have the zero and unit of their population, and few models are an
-    unsure sample of it: all abilities and items share that error. Other estimators have none.
+    unsure sample of it: all abilities and items share that error. Where discriminations are given
+    there is no unit to be unsure of.
     """
-    if fit.estimator != "mml":
-        return np.zeros((2, 2))
-    i, j = models[np.stack(np.triu_indices(len(models), 1))]
-    ability = fit.ability
-    levers = np.stack([np.ones(len(i)), ability[i] + ability[j], ability[i] * ability[j]], axis=1)
-    zero, both, unit = np.linalg.lstsq(levers, fit.ability_covariance[i, j])[0].tolist()
-    values, vectors = np.linalg.eigh([[zero, both], [both, unit]])
-    return vectors * np.maximum(values, 0) @ vectors.T
+    levers = np.stack([np.ones(len(models)), fit.ability[models]], axis=1)
+    covariance = fit.ability_covariance[np.ix_(models, models)]
+    # Least squares over the pairs i ≠ j: over all i and j, less those where they are the same.
+    own = (levers[:, :, None] * levers[:, None]).reshape(-1, 4)
+    gram = levers.T @ levers
+    squares = np.kron(gram, gram) - own.T @ own
+    products = (levers.T @ covariance @ levers).ravel() - own.T @ covariance.diagonal()
+    common = np.linalg.lstsq(squares, products)[0].reshape(2, 2)
+    values, vectors = np.linalg.eigh(common)
+    common = vectors * np.maximum(values, 0) @ vectors.T
+    if fit.item_model == "rasch":
+        common[1] = common[:, 1] = 0.0
+    return common
 
 
-def limited(fit: IRTFit, extreme: FloatArray, trials: FloatArray, common: FloatArray) -> IRTFit:
+def limited(fit: IRTFit, extreme: FloatArray, trials: FloatArray) -> IRTFit:
     """Give models all right or all wrong their estimate and limit, on the items of a fit.
 
-    Curves are flattened by the errors of discriminations and intercepts, as a normal average is.
-    Where no ability makes such a result as likely as not, as with an upper asymptote below 1, they
-    keep what they have.
+    Curves are flattened by the errors of discriminations and intercepts, as a normal average is;
+    not by those of the scale, which move these models along. Where no ability makes such a result
+    as likely as not, as with an upper asymptote below 1, they keep what they have.
 
     Parameters
     ----------
@@ -94,8 +100,6 @@ def limited(fit: IRTFit, extreme: FloatArray, trials: FloatArray, common: FloatA
         1 for models all right, -1 for models all wrong, else 0.
     trials : shape (K, M)
         Of the K models that are either, in their order.
-    common : shape (2, 2)
-        Of `common_errors`, which move these models along and do not flatten curves.
     """
     at = np.flatnonzero(extreme)
     if not len(at):
@@ -104,10 +108,9 @@ def limited(fit: IRTFit, extreme: FloatArray, trials: FloatArray, common: FloatA
     logit = nodes * fit.discrimination + fit.intercept
     if fit.item_covariance is not None:
         covariance = np.nan_to_num(fit.item_covariance[:, :2, :2])
-        # Slopes that are given have no unit to be unsure of.
-        shared = common[::-1, ::-1] * (covariance[:, 0, 0, None, None] > 0)
-        shared[:, 1, 1] = common[0, 0]
-        covariance = covariance - fit.discrimination[:, None, None] ** 2 * shared
+        if fit.scale_covariance is not None:
+            shared = fit.scale_covariance[::-1, ::-1]
+            covariance = covariance - fit.discrimination[:, None, None] ** 2 * shared
         (aa, ad), (_, dd) = np.moveaxis(covariance, 0, 2)
         variance = np.maximum(nodes**2 * aa + 2 * nodes * ad + dd, 0)
         logit = logit / np.sqrt(1 + np.pi / 8 * variance)

@@ -94,12 +94,13 @@ def fit_mml(
     if options.upper < 1:
         upper = np.full_like(fit.upper, options.upper)
         given |= {"upper": upper, "upper_std_error": np.full_like(upper, np.nan)}
-    fit = replace(fit, **given)
+    sure = (extreme == 0) & np.isfinite(fit.ability_covariance.diagonal())
+    common = common_errors(fit, np.flatnonzero(sure)) if wanted else None
+    fit = replace(fit, scale_covariance=common, **given)
     at = np.flatnonzero(extreme)
     if len(at):
         each = torch.eye(n, dtype=counts.right.dtype, device=counts.right.device)[at]
-        common = common_errors(fit, np.flatnonzero(extreme == 0))
-        fit = limited(fit, extreme, as_array(each @ counts.trials), common)
+        fit = limited(fit, extreme, as_array(each @ counts.trials))
         notes += extremes_note(
             matrix.models, fit.endless.astype(np.float64), "They hardly move the others;"
         )

@@ -33,6 +33,9 @@ EXACT_WORK = 5e9
 POLYNOMIALS, _POLYNOMIAL_WORK = 4, 2.5e9
 """Degree of the polynomials, and models × squared parameters up to which they are used."""
 
+_WHOLE_WORK = 3.2e10
+"""Cubed parameters up to which the information is quickly inverted as a whole."""
+
 # Multiplications up to which the linearised precision is inverted as a whole, and the number of
 # items per model above which it is approximated even then.
 _DENSE_WORK, _MANY = 2e8, 4
@@ -64,19 +67,29 @@ def covariances(answers: Answers, fit: Marginal, *, sandwich: bool = False) -> C
     With `sandwich`, covariances are robust to a wrong model: the inverse information on both sides
     of the cross-products of the scores.
     """
-    n, m = answers.right.shape
-    size = len(fit.items.free) * m
-    exact = sandwich or len(fit.nodes.at) * n * size**2 <= EXACT_WORK
-    if exact or n * size**2 <= _POLYNOMIAL_WORK or fit.form.common_asymptotes:
+    n = len(fit.mean)
+    exact = sandwich or len(fit.nodes.at) * n * _size(fit) ** 2 <= EXACT_WORK
+    if exact or _is_inverted_whole(n, fit):
         return _observed(answers, fit, sandwich=sandwich, exact=exact)
     return _linearised(answers, fit)
 
 
 def is_quick(n: int, fit: Marginal) -> bool:
     """Whether covariances of n models take at most about two seconds."""
-    size = len(fit.items.slope) * len(fit.items.free)
-    observed = n * size**2 <= max(_POLYNOMIAL_WORK, EXACT_WORK / len(fit.nodes.at))
-    return observed or 4 * n * n * size <= 2 * EXACT_WORK
+    if _is_inverted_whole(n, fit):
+        return _size(fit) ** 3 <= _WHOLE_WORK
+    return 4 * n * n * _size(fit) <= 2 * EXACT_WORK
+
+
+def _is_inverted_whole(n: int, fit: Marginal) -> bool:
+    """Whether the information of n models on all items is inverted as a whole."""
+    limit = max(_POLYNOMIAL_WORK, EXACT_WORK / len(fit.nodes.at))
+    return n * _size(fit) ** 2 <= limit or fit.form.common_asymptotes
+
+
+def _size(fit: Marginal) -> int:
+    """Parameters of all items."""
+    return len(fit.items.free) * len(fit.items.slope)
 
 
 def _complete_information(answers: Answers, fit: Marginal) -> Tensor:
@@ -131,18 +144,21 @@ def _observed(answers: Answers, fit: Marginal, *, sandwich: bool, exact: bool) -
         held, of_each = fit.prior.free_directions(fit.items)
         rows = torch.nn.functional.pad(held.permute(1, 0, 2), (0, 0, 0, p - 2)).reshape(-1, p * m)
         information -= rows.T @ linalg.solve(of_each, rows)
-    free = _free_parameters(p, m, fit).to(information)
-    covariance, unknown = inverse_information(free.T @ information @ free)
+    shared = [fit.form.common_slope, False, *[fit.form.common_asymptotes] * (p - 2)]
+    covariance, unknown = inverse_information(_free(_free(information, shared).T, shared))
     if sandwich:
-        scores = mean @ free
+        scores = _free(mean, shared)
         covariance = covariance @ (scores.T @ scores) @ covariance
     # How posterior means move with the parameters.
-    moves = with_ability @ free
+    moves = _free(with_ability, shared)
     abilities = moves @ covariance @ moves.T
     abilities.diagonal().add_(fit.variance)
-    of_items = (free @ covariance @ free.T).reshape(p, m, p, m)
-    items = of_items.diagonal(dim1=1, dim2=3).permute(2, 0, 1).contiguous()
-    nowhere = (free.abs() @ unknown.to(free) > 0).reshape(p, m).any(dim=0)
+    # Where the parameters of each item are among the free ones.
+    size = torch.tensor([1 if common else m for common in shared])
+    place = size.cumsum(0) - size + torch.arange(m)[:, None] * (size == m)
+    place = place.to(covariance.device)
+    items = covariance[place[:, :, None], place[:, None]]
+    nowhere = unknown[place].any(dim=1)
     items = torch.where(nowhere[:, None, None], torch.nan, items)
     with_slope = None
     if fit.form.common_slope:
@@ -178,11 +194,10 @@ def _posterior_scores(answers: Answers, fit: Marginal) -> tuple[Tensor, Tensor, 
     return mean, squares - mean.T @ mean, with_ability
 
 
-def _free_parameters(p: int, m: int, fit: Marginal) -> Tensor:
-    """Map of the free parameters to all p · M: those that all items share are one column."""
-    ones, each = torch.ones(m, 1), torch.eye(m)
-    shared = [fit.form.common_slope, False, *[fit.form.common_asymptotes] * (p - 2)]
-    return block_diagonal(*(ones if common else each for common in shared))
+def _free(by_parameter: Tensor, shared: Sequence[bool]) -> Tensor:
+    """Sum parameters that all items share over the items, in rows of p · M numbers."""
+    parts = zip(by_parameter.chunk(len(shared), dim=1), shared, strict=True)
+    return torch.cat([x.sum(dim=1, keepdim=True) if one else x for x, one in parts], dim=1)
 
 
 def _linearised(answers: Answers, fit: Marginal) -> Covariances:

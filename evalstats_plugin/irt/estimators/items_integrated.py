@@ -1196,7 +1196,8 @@ def with_common_guessing(
         return fit.objective - ((logit - middle) / wide) ** 2 / 2
 
     phi = dispersion
-    phi = at(middle).dispersion
+    if dispersion is None and counts.fractional:
+        phi = at(middle).dispersion
     best: Any = optimize.minimize_scalar(
         lambda x: -height(at(x), x), bounds=_GUESSING, method="bounded", options={"xatol": 0.02}
     )
@@ -1206,7 +1207,7 @@ def with_common_guessing(
     variance = h**2 / max(2 * height(fit, x) - sides, h**2 / wide**2)
     moves = (above.ability - below.ability) / (2 * h)
     c = float(special.expit(x))
-    fit = at(x, mended=False)
+    fit = at(x, mended=False) if bool((fit.extreme != 0).any()) else fit
     covariance = fit.covariance + variance * moves[:, None] * moves
     return fit._replace(covariance=covariance), c, c * (1 - c) * variance**0.5
 

@@ -89,6 +89,10 @@ def ascend(
     at, (value, onward) = start, climb(start)
     length = torch.ones_like(value)
     active, converged, steps = length > 0, length < 0, 0
+    least: float | Tensor = tolerance
+    if value.dtype != torch.float64:
+        # Smaller rises are rounding errors.
+        least = (torch.finfo(value.dtype).eps * value.abs()).clamp_min(tolerance)
     going = len(value) > 0
     while steps < max_steps and going:
         steps += 1
@@ -100,7 +104,7 @@ def ascend(
         trial = torch.where(active[:, None], kept(at + share[:, None] * move), at)
         trial_value, beyond = climb(trial)
         better = trial_value >= value - 1e-12 * value.abs()
-        converged = converged | (active & better & (gain < tolerance))
+        converged = converged | (active & better & (gain < least))
         active = active & ~converged & (length > _SHORTEST)
         # Both in one transfer, because the host waits for it.
         going, all_better = map(bool, on_host([active.any(), better.all()]))
@@ -227,8 +231,9 @@ def extrapolated(
 
 
 def posterior_mode(
-    counts: Counts, design: Tensor, offset: Tensor, prior: tuple[Tensor, Tensor]
-) -> Tensor:
+    counts: Counts, design: Tensor, offset: Tensor, prior: tuple[Tensor, Tensor],
+    start: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Coefficients (n, p) of n logistic regressions on the same m rows, by Newton's method.
 
     Parameters
@@ -239,6 +244,8 @@ def posterior_mode(
         Shapes (m, p) and (m,): the logit is ``offset + design @ coefficients``.
     prior
         Mean (p,) and precision (p, p), positive definite.
+    start
+        Where to begin, (n, p); None: at the prior mean.
     """
     mean, precision = prior
     size = len(mean)
@@ -263,7 +270,7 @@ def posterior_mode(
 
         return value, onward
 
-    start = mean.expand(len(counts.right), size)
+    start = mean.expand(len(counts.right), size) if start is None else start
     return ascend(climb, start, tolerance=_SETTLED_RISE, max_steps=_NEWTON_STEPS).at
 
 

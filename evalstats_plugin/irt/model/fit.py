@@ -86,7 +86,7 @@ _NORMAL: tuple[FloatArray, FloatArray] = np.polynomial.hermite_e.hermegauss(5)
 _META = b"evalstats_irt"
 _NAMES = ("models", "item_ids", "tasks", "data")
 # Neither of models nor of items; kept in the metadata.
-_SMALL = ("correlation", "prior_precision")
+_SMALL = ("correlation", "prior_precision", "scale_covariance")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -346,6 +346,9 @@ class IRTFit(SavedFit, Drawable):
     ability_draws: FloatArray | None = None
     """Draws from the posterior, shape (N, chains, draws); None of estimators other than
     ``"mcmc"``."""
+    scale_covariance: FloatArray | None = None
+    """Covariance of the errors of 0 and 1 of the estimator's scale, which all items share, shape
+    (2, 2); None of estimators other than ``"mml"``."""
     identification: str
     """What fixes the scale: where 0 is, or ``"ability ~ N(0, 1)"`` or ``"abilities sum to 0"``."""
     hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -849,7 +852,7 @@ def _fit_of(table: Any, meta: dict[str, Any]) -> AnyFit:
     check_fields(rest, kinds_of(record, _NAMES))
     n, names = meta["n_models"], texts_in(table, "name")
     at = {"model": slice(0, n), "item": slice(n, len(names))}
-    rest |= {name: np.array(rest[name]) for name in _SMALL if name in rest}
+    rest |= {name: np.array(rest[name]) for name in _SMALL if rest.get(name) is not None}
     ids = np.asarray(names[n:])
     values: dict[str, Any] = {
         **rest,

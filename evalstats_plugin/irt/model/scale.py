@@ -274,6 +274,10 @@ def rescaled(fit: IRTFit, line: Line) -> IRTFit:
         turn = np.eye(covariance.shape[1])
         turn[0, 0], turn[1, 0] = 1 / slope, -intercept / slope
         covariance = turn @ covariance @ turn.T
+    shared = fit.scale_covariance
+    if shared is not None:
+        back = np.array([[slope, -intercept], [0.0, 1.0]])
+        shared = back @ shared @ back.T
     moved: dict[str, Any] = {
         name: None if (values := getattr(fit, name)) is None else slope * values + intercept
         for name in ("ability", "difficulty", "ability_draws", "ability_quantiles")
@@ -286,6 +290,7 @@ def rescaled(fit: IRTFit, line: Line) -> IRTFit:
         discrimination_std_error=fit.discrimination_std_error / slope,
         difficulty_std_error=slope * fit.difficulty_std_error,
         item_covariance=covariance,
+        scale_covariance=shared,
         hyperparameters=hyperparameters,
     )
 

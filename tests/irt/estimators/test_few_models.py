@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 pytestmark = pytest.mark.needs("torch")
 
 
+@cache
 def fitted(n, item_model="2pl"):
     """Give a fit of n models to 200 items."""
     rng = np.random.default_rng(n)
@@ -32,11 +34,28 @@ def test_forty_models_and_rasch_get_no_note():
         assert "discriminations" not in " ".join(fit.notes)
 
 
-def test_implausibly_wide_discriminations_get_a_note():
-    """A spread of 1.2 of the logarithms from three models; from fifty it is."""
-    wide = {"log_discrimination_sd": 1.2}
-    few = replace(fitted(3), hyperparameters=wide)
-    many = replace(fitted(50), hyperparameters=wide, discrimination_std_error=np.full(200, 0.1))
+@pytest.mark.parametrize(
+    ("n", "spread", "noise", "words"),
+    [
+        (10, 0.61, 0.1, "spread widely (sd 0.61), on the word of 10 models"),
+        (10, 0.59, 0.1, ""),
+        (11, 0.61, 0.1, ""),
+        (11, 0.3, 8.99, ""),
+        (11, 0.3, 9.01, "11 models tell hardly anything of discriminations (10 %"),
+        (10, 0.61, 9.01, "spread widely"),
+    ],
+)
+def test_notes_begin_at_a_spread_of_06_and_end_at_a_tenth_of_the_variance(n, spread, noise, words):
+    """The former of up to ten models; the latter is the share that the answers explain."""
+    fit = replace(
+        fitted(11),
+        models=tuple("abcdefghijk"[:n]), ability=np.zeros(n), ability_covariance=np.eye(n),
+        hyperparameters={"log_discrimination_sd": spread}, ability_quantiles=None,
+        discrimination=np.repeat([0.0, 2.0], 100),
+        discrimination_std_error=np.full(200, noise**0.5),
+    )  # fmt: skip
+    notes = discriminations_note(fit)
 
-    assert "spread widely (sd 1.20), on the word of 3 models" in discriminations_note(few)[0]
-    assert [] == discriminations_note(many)
+    assert len(notes) == bool(words)
+    assert words in " ".join(notes)
+    assert not discriminations_note(replace(fit, item_model="rasch"))

@@ -22,7 +22,7 @@ def normal_points(count):
     return x, np.exp(-(x**2) / 2) / np.exp(-(x**2) / 2).sum()
 
 
-(NODE, MASS), (NODE_2, MASS_2) = normal_points(121), normal_points(31)
+(NODE, MASS), (NODE_2, MASS_2) = normal_points(61), normal_points(31)
 
 
 def counts(right, trials=None):
@@ -47,7 +47,7 @@ def parameters(fit):
 
 
 def dense(values, data, kind):
-    """Log-likelihood by 121 × 31 points, item by item, from its definition."""
+    """Log-likelihood by 61 × 31 points, item by item, from its definition."""
     n = data.right.shape[0]
     theta, mean, sd = values[:n], values[n], values[n + 1]
     x1, x2 = (x.ravel() for x in np.meshgrid(NODE, NODE_2, indexing="ij"))
@@ -222,7 +222,7 @@ def test_items_that_discriminate_alike_are_no_trap_of_the_first_coarse_points(ki
 
 
 def test_points_far_from_an_items_posterior_are_left_out_and_do_not_matter(monkeypatch):
-    _, data = simulated(20, 100, 6, missing=0.2)
+    _, data = simulated(15, 80, 6, missing=0.2)
     monkeypatch.setattr(estimators_items_integrated, "_WORTH", 1)
     some = items_integrated(data)
     monkeypatch.setattr(estimators_items_integrated, "_FAR", np.inf)
@@ -417,7 +417,7 @@ DESIGNS = {
     "partial credit": ("2pl", {"partial": True}),
     "all right, all wrong": ("2pl", {"flat": True}),
     "two models": ("2pl", {"n": 2}),
-    "many items": ("2pl", {"n": 8, "m": 5000}),
+    "many items": ("2pl", {"n": 8, "m": 1500}),
 }
 
 

@@ -146,7 +146,7 @@ def test_difficulties_all_alike_are_not_called_converged():
     scores, shown = alpaca(2004, partial=True)
     fit = fit_irt(
         ResponseMatrix.from_array(np.where(shown, scores, np.nan)),
-        options=MmlItemsOptions(max_steps=30),
+        options=MmlItemsOptions(max_steps=20),
     )
 
     assert not fit.diagnostics["converged"]

@@ -157,7 +157,7 @@ def test_tables_have_a_line_for_each_model_and_dimension(fit):
 
 def test_dimensions_that_explain_nothing_are_noted_and_not_turned(matrix):
     """A strong prior leaves only one of them."""
-    found = fit_irt(matrix, "factor", options=replace(TWO, ridge=1e4, rotation="promax"))
+    found = fit_irt(matrix, "factor", options=replace(TWO, ridge=1e3, rotation="promax"))
 
     assert (2,) == found.empty
     assert (
@@ -170,12 +170,12 @@ def test_dimensions_that_explain_nothing_are_noted_and_not_turned(matrix):
 def test_dimensions_that_are_chosen_by_chance_and_explain_nothing_are_left_out(monkeypatch):
     """What was tried stays on record."""
     matrix, _ = simulate_responses(rng=1, n_models=12, n_items=20)
-    choices = (factor.Choice(3, 1e4, 0.5), factor.Choice(1, 1e4, 0.6))
+    choices = (factor.Choice(3, 300.0, 0.5), factor.Choice(1, 300.0, 0.6))
     monkeypatch.setattr(factor, "cross_validate", lambda *_, **__: choices)
     found = fit_irt(matrix, "factor", rng=0)
     # A number of NumPy, such as from `np.arange`.
     dimensions: Any = np.int64(1)
-    one = fit_irt(matrix, "factor", options=FactorOptions(dimensions=dimensions, ridge=1e4))
+    one = fit_irt(matrix, "factor", options=FactorOptions(dimensions=dimensions, ridge=300.0))
 
     assert (1, ()) == (found.n_dimensions, found.empty)
     assert [3, 1] == [choice["n_dimensions"] for choice in found.diagnostics["choices"]]

@@ -49,7 +49,7 @@ def test_marginal_reliability_is_its_integral():
     assert marginal_reliability(fit) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize(("n", "m", "estimator"), [(2000, 15, "mml"), (200, 40, "mml-items")])
+@pytest.mark.parametrize(("n", "m", "estimator"), [(1000, 15, "mml"), (200, 40, "mml-items")])
 def test_reliability_is_the_squared_correlation_with_the_truth(n, m, estimator):
     """Where the truth is known."""
     matrix, truth = simulate_responses(rng=2, n_models=n, n_items=m, item_model="rasch")

@@ -83,17 +83,17 @@ def test_abilities_of_real_classifiers_follow_their_training():
     x, y = load_digits(return_X_y=True)
     untouched = GaussianNB()
     found = simulate_response_patterns(
-        untouched, x[:1200], y[:1200], x[1200:1400], y[1200:1400], n_models=240, rng=0
+        untouched, x[:1200], y[:1200], x[1200:1400], y[1200:1400], n_models=120, rng=0
     )
     fit = fit_irt(found.matrix)
 
     assert not hasattr(untouched, "classes_")
-    assert (240, 200, 1) == found.matrix.scores.shape
+    assert (120, 200, 1) == found.matrix.scores.shape
     assert np.corrcoef(fit.ability, found.label_noise)[0, 1] < -0.5
-    by = np.column_stack([np.ones(240), found.label_noise, np.log(found.training_size)])
+    by = np.column_stack([np.ones(120), found.label_noise, np.log(found.training_size)])
     slope, rest, _, _ = np.linalg.lstsq(by, fit.ability, rcond=None)
-    error = np.sqrt(rest / 237 * np.diag(np.linalg.inv(by.T @ by)))
-    # At equal label noise: the slope of the training size is six of its errors.
+    error = np.sqrt(rest / 117 * np.diag(np.linalg.inv(by.T @ by)))
+    # At equal label noise: the slope of the training size is four of its errors.
     assert slope[2] > 3 * error[2]
     assert 0.3 < found.matrix.scores.mean() < 0.9
 

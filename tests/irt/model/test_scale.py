@@ -185,7 +185,7 @@ def test_every_recipe_is_on_the_scale_of_the_fit(monkeypatch):
     scores[5] = 1
     matrix = ResponseMatrix.from_array(scores)
     fit = fit_irt(matrix, "rasch")
-    rows = uncertainty(fit, matrix, ["items", "parametric", "mcmc", "sandwich"], n_resamples=40,
+    rows = uncertainty(fit, matrix, ["items", "parametric", "mcmc", "sandwich"], n_resamples=20,
                        rng=0)  # fmt: skip
     for row in rows:
         own = fit.models.index(row.model)

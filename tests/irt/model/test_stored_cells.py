@@ -153,7 +153,7 @@ folder, *stores = sys.argv[1:]
 torch.distributed.init_process_group(
     "gloo", init_method=f"file://{folder}/meeting", rank=1, world_size=2
 )
-few = MmlOptions(max_steps=6)
+few = MmlOptions(max_steps=3)
 for k, path in enumerate(stores):
     fit = fit_irt(ResponseStore(path), "2pl", "mml", device="cpu", options=few)
     np.save(f"{folder}/{k}.npy", fit.ability)
@@ -166,7 +166,7 @@ def test_processes_that_share_the_items_find_the_same_numbers(
 ):
     """Complete answers, and answers with holes; one of two processes is that of the tests."""
     stores = [
-        write_store(tmp_path / f"{missing}.parquet", drawn(310, 3 * ROWS, missing))
+        write_store(tmp_path / f"{missing}.parquet", drawn(120, 2 * ROWS + 9, missing))
         for missing in (0.0, 0.2)
     ]
     (tmp_path / "other_rank.py").write_text(_OTHER)
@@ -175,7 +175,7 @@ def test_processes_that_share_the_items_find_the_same_numbers(
     paths = [store.path for store in stores]
 
     def abilities() -> list[np.ndarray]:
-        few = MmlOptions(max_steps=6)
+        few = MmlOptions(max_steps=3)
         return [fit_irt(s, "2pl", "mml", device="cpu", options=few).ability for s in stores]
 
     with ThreadPoolExecutor(1) as beside:
