@@ -1,6 +1,7 @@
 """How results are compared."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,14 @@ import pytest
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def on_cpu() -> Callable[[str], Mapping[str, Any]]:
+    """Give a function that returns the numbers of a model on the CPU, fitted once."""
+    from model_fits import FITS
+
+    return cache(lambda name: FITS[name]("cpu"))
 
 
 @pytest.fixture

@@ -82,14 +82,14 @@ def stored(device: str, item_model: str, missing: float) -> Numbers:
     """A fit from disk."""
     with TemporaryDirectory() as folder:
         store = write_store(Path(folder) / "s.parquet", answers(40, 15, missing=missing))
-        return irt(device, item_model, "mml", store, max_steps=6)  # type: ignore[arg-type]
+        return irt(device, item_model, "mml", store, max_steps=4)  # type: ignore[arg-type]
 
 
 def bootstrapped(device: str, estimator: str, item_model: str, over: str) -> Numbers:
     """Refits to answers drawn anew."""
     fit: Any = fit_irt(WIDE, item_model, estimator, device="cpu")  # type: ignore[arg-type]
     found = bootstrap_abilities(
-        fit, WIDE, over=over, n_resamples=4, rng=1, device=device, confidence_level=0.5,  # type: ignore[arg-type]
+        fit, WIDE, over=over, n_resamples=3, rng=1, device=device, confidence_level=0.3,  # type: ignore[arg-type]
     )  # fmt: skip
     return {"limits": [(x.low, x.high) for x in found.rows]}
 
@@ -173,10 +173,10 @@ def _irt_fits() -> dict[str, Fit]:
             irt, item_model="2pl", estimator="mml", matrix=answers(60, 12, missing=0.0),
             prior="weak", nodes=21, **few,
         ),
-        "mml-items rasch": partial(irt, item_model="rasch", estimator="mml-items", **few),
-        "mml-items 2pl": partial(irt, item_model="2pl", estimator="mml-items", **few),
+        "mml-items rasch": partial(irt, item_model="rasch", estimator="mml-items", max_steps=3),
+        "mml-items 2pl": partial(irt, item_model="2pl", estimator="mml-items", max_steps=3),
         "mml-items signed": partial(
-            irt, item_model="2pl", estimator="mml-items", signed=True, **few
+            irt, item_model="2pl", estimator="mml-items", signed=True, max_steps=3
         ),
         "map": partial(irt, item_model="2pl", estimator="map"),
         "jml rasch": partial(irt, item_model="rasch", estimator="jml", max_steps=12),
@@ -186,7 +186,7 @@ def _irt_fits() -> dict[str, Fit]:
         "vi vague": partial(irt, item_model="rasch", estimator="vi", prior="vague", **few),
         "gibbs rasch": partial(irt, item_model="rasch", estimator="mcmc", **draws),
         "gibbs 2pl": partial(irt, item_model="2pl", estimator="mcmc", **draws),
-        "factor": partial(irt, item_model="factor", dimensions=2, ridge=0.3, matrix=TALL),
+        "factor": partial(irt, item_model="factor", dimensions=2, ridge=1.0, matrix=TALL),
         "factor chosen": partial(irt, item_model="factor", rotation="promax"),
         "scoring 2pl": partial(scored, item_model="2pl"),
         "scoring factor": partial(scored, item_model="factor"),
@@ -209,15 +209,12 @@ def _irt_fits() -> dict[str, Fit]:
 def _hierarchical_fits() -> dict[str, Fit]:
     return {
         "plates": plated,
-        "plates in blocks": partial(plated, memory=40_000, iterations=1),
+        "plates in blocks": partial(plated, memory=80_000, iterations=1),
         "particles together": weighed,
         "capabilities": capabilities,
         "capabilities held out": chosen_codes,
     }  # fmt: skip
 
 
-FITS: Mapping[str, Fit] = {
-    **_irt_fits(),
-    **_hierarchical_fits(),
-}
+FITS: Mapping[str, Fit] = {**_irt_fits(), **_hierarchical_fits()}
 """By name."""

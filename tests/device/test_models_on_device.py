@@ -13,16 +13,15 @@ from evalstats_plugin.runtime.torch import cholesky, generator_of
 # Whole searches and cross-validations, made of fits that are here too: each takes 5 to 30 seconds.
 # `pytest -m validation tests/device` runs them.
 LONG = (
-    "capabilities held out", "capabilities", "held out factor",
-    "held out 2pl", "factor chosen", "crossed, by particles", "parametric bootstrap",
-    "map cross-validated", "bootstrap of models",
+    "capabilities held out", "capabilities", "held out factor", "held out 2pl", "factor chosen",
+    "parametric bootstrap", "bootstrap of models",
 )  # fmt: skip
 ALL = [pytest.param(x, marks=[pytest.mark.validation] if x in LONG else []) for x in FITS]
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_model_is_the_same_on_a_device(name, agree):
-    expected = FITS[name]("cpu")
+def test_a_model_is_the_same_on_a_device(name, agree, on_cpu):
+    expected = on_cpu(name)
     with pretended_device() as trips:
         found = FITS[name](str(DEVICE))
 

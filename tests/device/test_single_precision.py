@@ -2,17 +2,18 @@
 
 import numpy as np
 import pytest
-from model_fits import FITS, WIDE
+from model_fits import FITS, TALL, WIDE
 from single_precision import TOLERANCES, in_single_precision
 
 from evalstats_plugin import fit_irt
 from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.irt.methods import FactorOptions
 from evalstats_plugin.runtime import torch
 
 
 @pytest.mark.parametrize("name", TOLERANCES)
-def test_single_precision_is_near_double(name, agree, monkeypatch):
-    expected = FITS[name]("cpu")
+def test_single_precision_is_near_double(name, agree, on_cpu, monkeypatch):
+    expected = on_cpu(name)
     in_single_precision(monkeypatch)
 
     agree(FITS[name]("cpu"), expected, TOLERANCES[name])
@@ -26,6 +27,15 @@ def test_it_is_single():
     assert (double.diagnostics["dtype"], single.diagnostics["dtype"]) == ("float64", "float32")
     assert single.ability.dtype == np.float64
     assert 1e-9 < np.abs(single.ability - double.ability).max() < 1e-4
+
+
+def test_searches_in_single_precision_end():
+    """Rises below a rounding error were waited for, until the most steps were taken."""
+    options = FactorOptions(dimensions=2, ridge=0.3)
+    fit = fit_irt(TALL, "factor", device="cpu", dtype="float32", options=options)
+
+    assert fit.diagnostics["converged"]
+    assert fit.diagnostics["iterations"] < 100
 
 
 def test_what_is_not_drawn_in_single_precision_is_said():

@@ -154,7 +154,7 @@ def test_planted_capabilities_are_found_again(data, fit):
 def test_stability_separates_features_from_noise(data, fit):
     """Answers without capabilities: a penalty empties codes; a weak one leaves unstable ones."""
     matrix = data[0]
-    noise = ResponseMatrix.from_array(answers(m=120, planted=False)[0])
+    noise = ResponseMatrix.from_array(answers(m=60, planted=False)[0])
     empty = fit_capabilities(noise, 3, penalty=13.0, rng=0, device="cpu")
     forced = fit_capabilities(noise, 3, penalty=4.0, rng=0, device="cpu")
     found, none, chance = (
@@ -172,8 +172,8 @@ def test_stability_separates_features_from_noise(data, fit):
 
 def test_a_penalty_is_chosen_by_held_out_answers(monkeypatch):
     """The strongest leaves nothing to predict with, the weakest fits noise: neither is chosen."""
-    # Two folds of five suffice then.
-    monkeypatch.setattr(capabilities, "_HELD_OUT_CELLS", 1500)
+    # One fold of five suffices then.
+    monkeypatch.setattr(capabilities, "_HELD_OUT_CELLS", 900)
     counts = counts_of(ResponseMatrix.from_array(answers(m=120)[0]), device="cpu")
     losses = held_out_losses(counts, 3, PENALTIES, np.random.default_rng(0))
     best = int(np.argmin(losses))
@@ -198,12 +198,12 @@ def test_missing_cells_and_epochs_are_counts():
     """A cell with a right and a wrong answer is half a success, with the weight of two answers."""
     scores, _, _ = answers(12, 40, 2, epochs=2)
     scores[0, :20] = np.nan
-    both = fit_capabilities(ResponseMatrix.from_array(scores), 2, penalty=2.0, device="cpu")
+    both = fit_capabilities(ResponseMatrix.from_array(scores), 2, penalty=3.0, device="cpu")
     swapped = fit_capabilities(
-        ResponseMatrix.from_array(scores[:, :, ::-1]), 2, penalty=2.0, device="cpu"
+        ResponseMatrix.from_array(scores[:, :, ::-1]), 2, penalty=3.0, device="cpu"
     )
     single = fit_capabilities(
-        ResponseMatrix.from_array(scores.mean(axis=2)), 2, penalty=2.0, device="cpu"
+        ResponseMatrix.from_array(scores.mean(axis=2)), 2, penalty=3.0, device="cpu"
     )
 
     assert np.isfinite(both.predict()).all()

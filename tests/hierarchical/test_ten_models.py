@@ -23,15 +23,15 @@ def test_a_model_on_plates_finds_the_truth(name, monkeypatch):
 
     options = FitOptions(sets=15, draws=50, wider=0)
 
-    monkeypatch.setattr(nuts, "_WINDOWS", (10, 10, 10, 10, 10, 10))
+    monkeypatch.setattr(nuts, "_WINDOWS", (8, 8, 8, 8, 8, 8))
     monkeypatch.setattr(nuts, "_DEPTH", 4)
     data, truth = CASES[name]
 
     def short(model, data, method="qem"):
-        """The no-U-turn sampler records a density for seconds: only where there is no other way."""
+        """The no-U-turn sampler takes longer: only where there is no other way."""
         latents = model.structure.latents
         if model.structure.crossed or "factor" in latents:
-            return infer(model, data, "nuts", n_particles=4, steps=30, rng=0)
+            return infer(model, data, "nuts", n_particles=4, steps=20, rng=0)
         many = 60 if "high" in latents else 10
         assert method in ("qem", "nuts")
         return infer(model, data, "qem", n_particles=many, steps=15, options=options, rng=0)

@@ -26,6 +26,19 @@ _LINALG: Any = torch.linalg
 _INNER = 20
 """Proximal gradient steps of the items in each round."""
 
+
+def _momentum(steps: int) -> list[float]:
+    """Share of the last change by which each step goes on, for so many steps [BT09]_."""
+    pace, shares = 1.0, list[float]()
+    for _ in range(steps):
+        faster = (1 + math.sqrt(1 + 4 * pace**2)) / 2
+        shares.append((pace - 1) / faster)
+        pace = faster
+    return shares
+
+
+_MOMENTUM = _momentum(_INNER)
+
 _RIDGE, _TOLERANCE = 10.0, 1e-6
 """Ridge and tolerance of the dense model that codes start from."""
 
@@ -126,22 +139,28 @@ def _items_step(counts: Counts, codes: SparseCodes, penalty: float) -> SparseCod
     # The curvature of a logistic likelihood is at most a quarter of that of least squares.
     square = design.square().sum(1)
     most: Tensor = _LINALG.matrix_norm(design, ord=2).square() * counts.trials.max() / 4
-    step = 1 / (torch.minimum(counts.trials.T @ square / 4, most) + INTERCEPT_RIDGE)[:, None]
-    at = ahead = torch.cat([codes.code, codes.intercept[:, None]], dim=1)
-    middle, pace = codes.intercept.mean(), torch.ones_like(step)
+    step = 1 / (torch.minimum(square @ counts.trials / 4, most) + INTERCEPT_RIDGE)
+    at = ahead = torch.cat([codes.code.T, codes.intercept[None]])
+    # What does not change from step to step: codes have a penalty and are at least 0, intercepts
+    # have a ridge around their mean.
+    is_code = torch.ones_like(at[:, :1])
+    is_code[-1:].fill_(0)
+    shrink = 1 - INTERCEPT_RIDGE * (1 - is_code) * step
+    prior = INTERCEPT_RIDGE * codes.intercept.mean() * (1 - is_code) - penalty * is_code
+    # Logarithms are 0 for codes, and -inf for intercepts, which may be any number.
+    pull, least = step * (design.T @ counts.right + prior), torch.log(is_code)
+    level, momentum = codes.performance[:, None], step.new_tensor(_MOMENTUM)
+    count = torch.zeros_like(step, dtype=torch.long)
     for _ in range(_INNER):
-        logit = design @ ahead.T + codes.performance[:, None]
-        slope = (counts.right - counts.trials * torch.sigmoid(logit)).T @ design
-        slope[:, -1] -= INTERCEPT_RIDGE * (ahead[:, -1] - middle)
-        moved = ahead + step * slope
-        moved[:, :-1] = (moved[:, :-1] - penalty * step).clamp_min(0)
+        expected = counts.trials * torch.sigmoid(torch.addmm(level, design, ahead))
+        moved = torch.addcmul(pull, ahead, shrink).addcmul_(design.T @ expected, step, value=-1)
+        moved = torch.maximum(moved, least)
+        change = moved - at
         # Restart the momentum of items that turn back [OC15]_.
-        back = ((ahead - moved) * (moved - at)).sum(1, keepdim=True) > 0
-        pace = torch.where(back, 1.0, pace)
-        faster = (1 + (1 + 4 * pace.square()).sqrt()) / 2
-        ahead = torch.where(back, moved, moved + (pace - 1) / faster * (moved - at))
-        at, pace = moved, faster
-    return codes._replace(code=at[:, :-1], intercept=at[:, -1])
+        count.masked_fill_(((ahead - moved) * change).sum(0) > 0, 0)
+        ahead = torch.addcmul(moved, momentum.index_select(0, count), change)
+        at, count = moved, count + 1
+    return codes._replace(code=at[:-1].T.contiguous(), intercept=at[-1])
 
 
 def fit_models(counts: Counts, codes: SparseCodes) -> SparseCodes:
@@ -150,7 +169,8 @@ def fit_models(counts: Counts, codes: SparseCodes) -> SparseCodes:
     precision = torch.diag(torch.ones_like(design[0]))
     precision[-1:, -1:].fill_(INTERCEPT_RIDGE)
     prior = torch.zeros_like(design[0]), precision
-    modes = posterior_mode(counts, design, codes.intercept, prior)
+    before = torch.cat([codes.capability, codes.performance[:, None]], dim=1)
+    modes = posterior_mode(counts, design, codes.intercept, prior, before)
     return codes._replace(capability=modes[:, :-1], performance=modes[:, -1])
 
 

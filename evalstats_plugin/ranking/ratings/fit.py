@@ -102,9 +102,9 @@ def normal_draws(
 
 
 def averaged(values: FloatArray, labels: IntArray) -> FloatArray:
-    """Replace each value by the mean of those that have its label; both of shape (n,)."""
-    _, group, size = np.unique(labels, return_inverse=True, return_counts=True)
-    return (np.bincount(group, values) / size)[group]
+    """Replace each value by the mean of those with its label, from 0; both of shape (n,)."""
+    size = np.maximum(np.bincount(labels), 1)
+    return (np.bincount(labels, values) / size)[labels]
 
 
 def ranks_of(draws: ArrayLike) -> IntArray:

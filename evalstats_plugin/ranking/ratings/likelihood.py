@@ -34,7 +34,8 @@ _EVEN = Weights(*(np.array([x]) for x in (0.125, 0.25, 0.125)))
 """Half a contest between equals, half of it a tie, for contests without ties or only with ties."""
 _TOLERANCE = 1e-12
 """Newton decrement (twice the expected rise of the log-likelihood) at convergence."""
-_MAX_STEPS = 200
+_MAX_STEPS, _ROUNDING = 200, 1e-9
+"""Most steps, and decrement that rounding errors beside heavy weights may leave after them."""
 _LONGEST = 5.0
 """Largest change in one step by ratings, or by coefficients, in logits."""
 _SHRINK = 0.2
@@ -87,13 +88,14 @@ def maximise(
         start, partial(_point, design, sample), direction,
         tolerance=_TOLERANCE, max_steps=_MAX_STEPS,
     )  # fmt: skip
-    at, added = optimum.at, _added(sample, optimum.at)
+    at, added, ended = optimum.at, _added(sample, optimum.at), optimum.convergence
+    settled = ended.converged | (ended.change < _ROUNDING)
     return Maximum(
         optimum.parameters,
         design.outer(*at.cells[3:]) + added,
         added,
         float(at.cells.value.sum()),
-        optimum.convergence,
+        ended._replace(converged=settled),
     )
 
 

@@ -200,7 +200,7 @@ def z_scores(name):
     logit = logit[..., : size[2]]
     weight = np.exp((y * logit - n * np.log1p(np.exp(logit))).sum((1, 2, 3)))
     task = np.repeat([0, 1], size[2])
-    found = drawn(crossed(right, trials, task=task), structure, chains=150, draws=80, warm_up=200)
+    found = drawn(crossed(right, trials, task=task), structure, chains=150, draws=80, warm_up=80)
     watched = {"sd_difficulty": sds[0]}
     if structure.questions:
         watched["sd_question"] = sds[1]
@@ -235,9 +235,9 @@ def test_without_answers_draws_are_those_of_the_prior(name):
     structure, rng = CROSSED_MODELS[name], np.random.default_rng(5)
     models, tasks = np.array([[-1.2], [0.0], [1.2]]), np.array([[-1.0, 0.5], [1.0, 0.5]])
     data = crossed(np.zeros((3, 2)), 0.0, models=models, tasks=tasks)
-    sampler = CrossedGibbs(data, structure, 400, 40, rng)
+    sampler = CrossedGibbs(data, structure, 400, 30, rng)
     kept = []
-    for k in range(-40, 80):
+    for k in range(-30, 50):
         sampler.sweep(sampler, k)
         if k < 0:
             continue
@@ -367,7 +367,7 @@ def test_covariates_are_found(name):
         hard = 0.5 * rng.normal(size=48)
         right = 1.0 * (rng.random((40, 48)) < special.expit(logit[:, task] - hard))
     data = crossed(right, trials, task=task, models=size[:, None], tasks=length[:, None])
-    found = drawn(data, CROSSED_MODELS[name], chains=2, draws=250, warm_up=100)
+    found = drawn(data, CROSSED_MODELS[name], chains=2, draws=120, warm_up=100)
 
     coefficients = found.parameters["coefficients"]
     error = coefficients.std((0, 1))
@@ -382,7 +382,7 @@ def test_more_memory_than_there_is_is_refused_before_starting(monkeypatch):
         drawn(crossed([[3.0, 5.0], [2.0, 8.0]], 10.0), CROSSED_MODELS["task"])
 
 
-OPTIONS = HierarchicalOptions(draws=600, warm_up=200)
+OPTIONS = HierarchicalOptions(draws=300, warm_up=100)
 
 
 def test_differences_are_no_wider_than_paired_ones():

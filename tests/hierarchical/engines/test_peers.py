@@ -187,7 +187,7 @@ def test_qem_of_the_two_level_model_agrees_with_quadrature(two_level):
             )
         ],
     )
-    options = FitOptions(k=60, iterations=60, sets=60, draws=2000)
+    options = FitOptions(k=60, iterations=40, sets=40, draws=2000, wider=0)
     fit = infer(model, {"right": right, "total": total}, options=options, device="cpu", rng=1)
     draws = {
         "overall": fit.draws["mu"] + fit.draws["sigma"] * fit.draws["z"],

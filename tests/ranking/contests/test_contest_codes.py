@@ -16,11 +16,7 @@ def _drawn(players, size, outcomes, weights):
     first = rng.integers(0, players, size)
     second = (first + rng.integers(1, players, size)) % players
     return Contests.of(
-        first,
-        second,
-        rng.choice(outcomes, size),
-        players=players,
-        weight=rng.choice(weights, size),
+        first, second, rng.choice(outcomes, size), players=players, weight=rng.choice(weights, size)
     )
 
 

@@ -225,11 +225,7 @@ def test_contradictory_answers_are_kept_and_counted():
             DesignError,
             r"winner is 'z' in row 2 \(and 1 more row\). Write the name of one of the",
         ),
-        (
-            "first,second,outcome\nx,y,1.5\n",
-            DesignError,
-            "outcome is '1.5' in row 1",
-        ),
+        ("first,second,outcome\nx,y,1.5\n", DesignError, "outcome is '1.5' in row 1"),
         ("first,second,outcome\nx,y,.5\nx,y,?\n", DesignError, r"outcome is '\?' in row 2"),
         ("first,second,preference\nx,y,3\n", DesignError, "preference is '3' .* from 1 to 2"),
         ("winner,loser,weight\nx,y,-1\n", DesignError, "weight is '-1' in row 1"),

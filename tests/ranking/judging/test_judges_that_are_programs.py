@@ -181,7 +181,7 @@ judge_items(session, items, judge, plan)
 def test_kill_9_loses_no_answer_but_those_in_flight(tmp_path: Path) -> None:
     """Each answer is saved as it comes, and the next run goes on from the file."""
     file, log = tmp_path / "a.json", tmp_path / "log"
-    for pause in (0.1, 0.4):
+    for pause in (0.1, 0.2):
         run = subprocess.Popen([sys.executable, "-c", KILLED, str(file), str(log)])
         before = len(log.read_text()) if log.exists() else 0
         until = monotonic() + 60

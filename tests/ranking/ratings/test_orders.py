@@ -8,11 +8,7 @@ import pytest
 from scipy import special
 
 from evalstats_plugin.ranking.ratings import fit
-from evalstats_plugin.ranking.ratings.fit import (
-    log_prob_order,
-    order_entropy,
-    significantly_better,
-)
+from evalstats_plugin.ranking.ratings.fit import log_prob_order, order_entropy, significantly_better
 from evalstats_plugin.stats.ranks import rank_limits
 
 

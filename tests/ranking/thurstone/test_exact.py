@@ -1,6 +1,7 @@
 """Integrated posteriors beside quadrature and numbers of others; equal records; stated errors."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,17 +92,7 @@ def test_equal_records_have_equal_numbers_whatever_the_seed_and_the_names():
     rankings = [rank(DRINKS, model="thurstone", rng=seed) for seed in (0, 9)]
     assert rankings[0].rows == rankings[1].rows
     by_name = {row.player: row for row in rankings[0]}
-    for field in (
-        "mean",
-        "std_error",
-        "low",
-        "high",
-        "expected_rank",
-        "prob_best",
-        "rank_low",
-        "rank_high",
-    ):
-        assert getattr(by_name["juice"], field) == getattr(by_name["milk"], field), field
+    assert replace(by_name["juice"], player="milk") == by_name["milk"]
     ahead = rankings[0].prob_better()
     assert ahead.loc["juice", "milk"] == 0.5
 
@@ -228,7 +219,7 @@ def test_symmetries_are_permutations_that_keep_the_answers():
     assert found.reverse is None
 
 
-@pytest.mark.parametrize("answers", [(5, 3, 1), (6, 0, 1), (20, 0, 1), (3, 0, 3), (0, 0, 1)])
+@pytest.mark.parametrize("answers", [(5, 3, 1), (20, 0, 1), (3, 0, 3), (0, 0, 1)])
 def test_the_width_of_a_tie_is_averaged_over_with_few_ties_too(answers):
     """Its width has a long tail, which a sum over a grid includes, and moves the mean with it."""
     n_wins, n_losses, n_ties = answers

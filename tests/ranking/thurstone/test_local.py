@@ -43,10 +43,10 @@ def test_polished_it_is_the_mode_of_all_answers():
 
 
 def test_unpolished_it_is_near_and_the_order_of_answers_does_not_matter_in_the_end():
-    _, answers = drawn(60, 300, seed=1)
+    _, answers = drawn(40, 200, seed=1)
     states = []
     for order in (answers, answers[::-1]):
-        state = LocalState(60, 1.0)
+        state = LocalState(40, 1.0)
         for answer in order:
             state.add(*answer)
         states.append(state)
@@ -116,8 +116,8 @@ def test_asking_neighbours_beats_asking_at_random():
         rng = np.random.default_rng(8)
         rating = 2 * rng.normal(size=n)
         state, given = Standing(n, 4.0, seed=2), []
-        for _ in range(6 * n // 30):
-            for pair in state.choose(rule, 30):
+        for _ in range(6 * n // 60):
+            for pair in state.choose(rule, 60):
                 z = rating[pair.first] - rating[pair.second] + rng.normal()
                 given.append(Answer(first=pair.first, second=pair.second, outcome=float(z > 0)))
             state.update(given)

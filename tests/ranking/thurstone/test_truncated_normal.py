@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.ranking.thurstone.design import (
-    log_probability,
-    slopes,
-)
+from evalstats_plugin.ranking.thurstone.design import log_probability, slopes
 
 INF = np.inf
 

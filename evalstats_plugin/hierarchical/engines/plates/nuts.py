@@ -22,6 +22,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, distributions
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.engines.plates.distributions import TORCH
@@ -163,6 +165,48 @@ class _Part:
     on_the_line: bool
     moves: bool
     """Whether its prior is a location-scale family whose parameters are latents."""
+
+
+class _Operations(TorchDispatchMode):
+    """Operations of torch, those of derivatives among them, in the order in which they are done."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled: what keeps the compiler away would import it, for seconds."""
+        return False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[tuple[Any, Any, Any]] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is TORCH.ops.aten._local_scalar_dense.default:
+            raise RuntimeError("what is done next depends on a value")
+        found = func(*args, **(kwargs or {}))
+        self.done.append((func, (args, kwargs or {}), found))
+        return found
+
+    def function(
+        self, given: tuple[Tensor, ...], found: tuple[Tensor, ...]
+    ) -> Callable[..., tuple[Tensor, ...]]:
+        """Return the function that does the same with other values of what was given."""
+
+        def again(*fresh: Tensor) -> tuple[Tensor, ...]:
+            # All tensors are kept, so that each has a number of its own.
+            by_id = dict(zip(map(id, given), fresh, strict=True))
+
+            def of(x: Tensor) -> Tensor:
+                return by_id.get(id(x), x)
+
+            for func, given_then, made_then in self.done:
+                args, kwargs = tree_map_only(Tensor, of, given_then)
+                made = func(*args, **kwargs)
+                by_id |= zip(map(id, tree_leaves(made_then)), tree_leaves(made), strict=True)
+            return tuple(map(of, found))
+
+        return again
 
 
 class Posterior:
@@ -350,20 +394,18 @@ class Posterior:
         No distributions are built then, and no graph of derivatives: 3 to 7 times as fast. Models
         that do other operations for other values cannot be recorded, and are called as they are.
         """
-        from torch.fx.experimental.proxy_tensor import make_fx
-
-        def both(flat: Tensor, centring: Tensor) -> tuple[Tensor, Tensor]:
-            return self._differentiated(flat, centring)
-
         where = self.centring.device
         for size in sizes:
             like = torch.linspace(-0.3, 0.3, size, dtype=torch.float64, device=where)
             like = like[:, None].expand(size, self.size).contiguous()
+            operations = _Operations()
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")  # That TorchScript is deprecated.
                 try:
-                    plain = cast("Any", make_fx(both))(like, self.centring)
-                    made: Any = TORCH.jit.trace(plain, (like, self.centring), check_trace=False)
+                    with operations:
+                        found = self._differentiated(like, self.centring)
+                    again = operations.function((like, self.centring), found)
+                    made: Any = TORCH.jit.trace(again, (like, self.centring), check_trace=False)
                 except (RuntimeError, DesignError):
                     return
                 replayed = made(like + 0.1, self.centring)

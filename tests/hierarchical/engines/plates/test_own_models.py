@@ -35,7 +35,7 @@ from evalstats_plugin.hierarchical import (
     pool,
 )
 from evalstats_plugin.hierarchical.data import data_of_plates, eval_counts
-from evalstats_plugin.hierarchical.engines.plates.fit import METHODS, FitOptions
+from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions
 
 NAN = float("nan")
 QUICK = FitOptions(iterations=10, sets=8, draws=100, wider=2)
@@ -84,27 +84,6 @@ def test_categories_with_a_vector_of_rates_are_summed_exactly():
     total = np.log(near[0][:, None] * p + near[1][:, None] * (1 - p)).sum(0)
 
     assert fit.log_evidence == pytest.approx(special.logsumexp(total) - np.log(4000), abs=0.02)
-
-
-@pytest.mark.parametrize("method", [x for x in METHODS if x != "nuts"])
-def test_every_method_finds_the_conjugate_posterior(method):
-    """Two normal levels: mean and variance known."""
-    model = Model(
-        plates=[Plate("task", 3)],
-        latents=[
-            Latent("mu", Normal(0.5, 1.0)),
-            Latent("z", lambda mu: Normal(mu, 0.8), "task"),
-        ],
-        observed=[Observed("x", lambda z: Normal(z, 0.6), "task")],
-    )
-    fit = infer(model, {"x": [1.2, -0.4, 2.0]}, method, rng=0, n_particles=25, steps=25,
-                options=FitOptions(sets=30, draws=100))  # fmt: skip
-    # Data are N(mu, 1) each: mu has precision 1 + 3.
-    assert float(fit.moments["mu"].mean) == pytest.approx((0.5 + 2.8) / 4, abs=0.12)
-    assert float(fit.moments["mu"].std_dev) == pytest.approx(0.5, rel=0.25)
-    evidence = stats.multivariate_normal(np.full(3, 0.5), np.ones((3, 3)) + np.eye(3))
-    exact = evidence.logpdf([1.2, -0.4, 2.0])
-    assert fit.log_evidence == pytest.approx(exact, abs=0.2)
 
 
 PRIORS = [

@@ -216,7 +216,7 @@ def test_draws_of_groups_that_only_children_tie_together_are_joint():
     )
     generator = torch.Generator().manual_seed(0)
     bound = bind(model, {"x": [0.0]}, CPU)
-    particles = draw_particles(bound, first_proposals(bound, generator), 200, generator)
+    particles = draw_particles(bound, first_proposals(bound, generator), 100, generator)
     draws = posterior_draws(Scene(bound, particles, {"task": 1}), 4000, generator)
     both = torch.stack([draws["mu"], draws["nu"]]).numpy()
 

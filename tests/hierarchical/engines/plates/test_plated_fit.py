@@ -21,6 +21,7 @@ from evalstats_plugin.hierarchical.engines.plates.evidence import (
     weigh,
 )
 from evalstats_plugin.hierarchical.engines.plates.fit import (
+    METHODS,
     STEP,
     FitOptions,
     Safeguard,
@@ -36,10 +37,7 @@ FIGURES = Path(__file__).parents[4] / "fixtures" / "validation" / "hierarchical_
 def conjugate():
     return Model(
         plates=[Plate("task", 3)],
-        latents=[
-            Latent("mu", Normal(0.5, 1.0)),
-            Latent("z", lambda mu: Normal(mu, 0.8), "task"),
-        ],
+        latents=[Latent("mu", Normal(0.5, 1.0)), Latent("z", lambda mu: Normal(mu, 0.8), "task")],
         observed=[Observed("x", lambda z: Normal(z, 0.6), "task")],
     )
 
@@ -73,13 +71,24 @@ def test_the_conjugate_posterior_is_found():
     assert max(k.max() for k in fit.k_hat.values()) < 0.7
 
 
+@pytest.mark.parametrize("method", [x for x in METHODS if x != "nuts"])
+def test_every_method_finds_the_conjugate_posterior(method):
+    evidence, mean, covariance = exact()
+    how = FitOptions(sets=30, draws=100)
+    fit = infer(conjugate(), {"x": X}, method, rng=0, n_particles=25, steps=25, options=how)
+
+    assert float(fit.moments["mu"].mean) == pytest.approx(mean[0], abs=0.12)
+    assert float(fit.moments["mu"].std_dev) == pytest.approx(covariance[0, 0] ** 0.5, rel=0.25)
+    assert fit.log_evidence == pytest.approx(evidence, abs=0.2)
+
+
 def test_moments_are_consistent():
     """Self-normalised: biased for few particles, by less and less."""
     _, mean, _ = exact()
     errors = []
     for k in (3, 30, 100):
         how = FitOptions(k=k, iterations=0, sets=1, draws=1, wider=0)
-        runs = [infer(conjugate(), {"x": X}, options=how, rng=s) for s in range(25)]
+        runs = [infer(conjugate(), {"x": X}, options=how, rng=s) for s in range(15)]
         errors.append(np.abs(np.mean([stacked(r, "mean") for r in runs], 0) - mean).max())
 
     assert errors[0] > 2 * errors[1]
