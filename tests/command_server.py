@@ -22,10 +22,12 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-SLOW = (
-    "scipy.stats", "torch", "matplotlib.font_manager", "inspect_ai._eval.eval",
-    "inspect_ai._cli.main",
+INSPECT = (
+    "inspect_ai._cli.main", "inspect_ai._eval.eval", "inspect_ai.agent._acp.server", "fastapi",
 )  # fmt: skip
+"""Modules that a run of Inspect needs: imported before the first, which may be killed."""
+
+SLOW = ("scipy.stats", "torch", "matplotlib.font_manager", *INSPECT)
 """Modules that take seconds of CPU to import, and start no threads."""
 
 OURS = re.compile(r"evalstats_plugin\.(?!adapters\b)|scipy\.")
@@ -88,6 +90,10 @@ def main() -> None:
     # What is shared with the copies stays shared: neither collected there nor taken down.
     gc.freeze()
     for line in sys.stdin:
+        if "inspect" in line:
+            with suppress(ImportError):
+                for name in INSPECT:
+                    import_module(name)
         there = set(sys.modules)
         needed, needs = os.pipe()
         child = os.fork()

@@ -162,7 +162,7 @@ class _Run:
         }
         settings |= {"deployment": deployment} if deployment not in (None, model) else {}
         self.settings = tuple(sorted((key, printable_name(str(v))) for key, v in settings.items()))
-        self.scores, self.again = _scores(instances)
+        self.scores, self.duplicates = _scores(instances)
 
     def responses(self) -> Iterator[Responses]:
         """Yield a response for each value: the unperturbed ones of the test split first."""
@@ -219,8 +219,8 @@ class _Run:
         held = [items.get(item) for item in ids]
         asked = [[None if each is None else each[part] for each in held] for part in (0, 1)]
         questions, prompts = (None if None in each else np.asarray(each) for each in asked)
-        n = self.again[key]
-        repeated = f"{counted(n, 'score')} of an instance there again, of the same value: used once"
+        n = self.duplicates[key]
+        repeated = f"{counted(n, 'duplicate score')} left out: one per instance and trial is used"
         return Responses(
             **base,
             item_ids=as_item_ids(ids),
@@ -232,7 +232,7 @@ class _Run:
 
 
 def _scores(instances: Sequence[Json]) -> tuple[dict[_Key, _Scores], Counter[_Key]]:
-    """Return by value the score of each instance in each trial, and how many are there again.
+    """Return by value the score of each instance in each trial, and the number of duplicates.
 
     Raises
     ------
@@ -240,13 +240,13 @@ def _scores(instances: Sequence[Json]) -> tuple[dict[_Key, _Scores], Counter[_Ke
         An instance has two different scores by one name.
     """
     by_key: dict[_Key, _Scores] = {}
-    again: Counter[_Key] = Counter()
+    duplicates: Counter[_Key] = Counter()
     for instance in instances:
         where = printable_name(str(instance["instance_id"])), int(instance["train_trial_index"])
         for stat in instance["stats"]:
             key, score = _key(stat), _mean(stat)
             scores = by_key.setdefault(key, {})
-            again[key] += where in scores
+            duplicates[key] += where in scores
             earlier = scores.get(where, math.nan)
             # HELM warns of two metrics by one name, and goes on.
             both = not math.isnan(earlier + score)
@@ -254,7 +254,7 @@ def _scores(instances: Sequence[Json]) -> tuple[dict[_Key, _Scores], Counter[_Ke
                 msg = f"instance {where[0]!r} has two scores {key.metric} in one trial"
                 raise ValueError(msg)
             scores[where] = score if math.isnan(earlier) else earlier
-    return by_key, again
+    return by_key, duplicates
 
 
 def _label(key: _Key, every: Sequence[_Key]) -> str:

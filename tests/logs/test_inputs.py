@@ -27,9 +27,11 @@ from evalstats_plugin.plugins import load_plugins
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 INSPECT = LOGS / "inspect_ai" / "0.3.285" / "models"
-SOME = sorted(map(str, INSPECT.iterdir()))[::2]
-"""Logs of each task."""
+SOME = sorted(map(str, INSPECT.iterdir()))[:6]
+"""Logs of each task, of two models on one."""
 LM_EVAL = LOGS / "lm_eval" / "0.4.13" / "out"
+FEW = LM_EVAL.with_name("out_limit")
+"""Logs of a few items."""
 
 
 def _rows(given: Any, **chosen: Any) -> list[tuple[Any, ...]]:
@@ -367,7 +369,7 @@ def test_samples_without_their_logs_are_read_from_their_own_columns(kind: str) -
 
 
 def test_paths_may_be_in_lists_and_file_addresses(tmp_path: Path) -> None:
-    shutil.copytree(LM_EVAL, tmp_path / "a folder")
+    shutil.copytree(FEW, tmp_path / "a folder")
     place = tmp_path / "a folder"
     expected = _rows(place)
 
@@ -405,7 +407,7 @@ def test_tasks_and_metrics_of_arrays_are_selected() -> None:
 
 def test_a_run_of_a_part_of_a_task_is_noted() -> None:
     """Harnesses take the first items."""
-    found = es.read(LOGS / "lm_eval" / "0.4.13" / "out_limit", task="es_mc")
+    found = es.read(FEW, task="es_mc")
 
     (note,) = (note for note in found.notes if note.startswith("only some items were run"))
     assert note.endswith("(es_mc: 7 of 60)")
@@ -416,12 +418,12 @@ def test_a_path_of_any_kind_is_read() -> None:
 
     class Place:
         def __fspath__(self) -> str:
-            return str(LM_EVAL)
+            return str(FEW)
 
         def __str__(self) -> str:
             return "a place"
 
-    assert _rows(Place()) == _rows(LM_EVAL)
+    assert _rows(Place()) == _rows(FEW)
 
 
 def test_addresses_of_files_are_paths(monkeypatch: pytest.MonkeyPatch) -> None:

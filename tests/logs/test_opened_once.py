@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,31 +17,7 @@ from evalstats_plugin.logs import reading
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 RUN = LOGS / "lm_eval" / "0.4.13" / "out"
 
-# Counts the calls of `open` that Python makes, by file.
-COUNTED = """
-import collections, json, sys
-opens, roots = collections.Counter(), tuple(sys.argv[1:])
-
-def count(event, arguments):
-    if event == "open" and str(arguments[0]).startswith(roots):
-        opens[str(arguments[0])] += 1
-
-sys.addaudithook(count)
-import evalstats_plugin
-for root in roots:
-    evalstats_plugin.read(root, runs="all", include_incomplete=True)
-print(json.dumps([opens, [name for name in sys.modules if ".adapters." in name]]))
-"""
-
-
-def _opens_and_modules(*roots: Path) -> tuple[dict[str, int], list[str]]:
-    done = subprocess.run(
-        [sys.executable, "-c", COUNTED, *map(str, roots)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return tuple(json.loads(done.stdout))
+COUNTED = Path(__file__).with_name("counted_opens.py")
 
 
 def _files_in(folder: Path) -> set[str]:
@@ -54,7 +31,10 @@ def _open_files(folder: Path) -> int:
 
 def test_each_of_the_files_of_lm_eval_is_opened_once() -> None:
     """63 files: results, and samples that only their reader opens."""
-    opens, modules = _opens_and_modules(RUN)
+    done = subprocess.run(
+        [sys.executable, COUNTED, RUN], capture_output=True, text=True, check=True
+    )
+    opens, modules = json.loads(done.stdout)
 
     assert opens == dict.fromkeys(_files_in(RUN), 1)
     assert len(opens) == 63
@@ -65,7 +45,9 @@ def test_each_of_the_files_of_lm_eval_is_opened_once() -> None:
     ]
 
 
-def test_each_file_of_the_other_formats_is_opened_once(tmp_path: Path) -> None:
+def test_each_file_of_the_other_formats_is_opened_once(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
     """Archives and JSON of Inspect, aggregates and instances, and four kinds of tables."""
     inspect = tmp_path / "inspect"
     for name in ("tiny_perfect", "json", "set"):
@@ -75,7 +57,10 @@ def test_each_file_of_the_other_formats_is_opened_once(tmp_path: Path) -> None:
     found = read(RUN / "models__m2", task="es_mc", metric="acc")
     for ending in ("csv", "tsv", "jsonl", "parquet"):
         export(found, tables / f"{ending}.{ending}")
-    opens, _ = _opens_and_modules(inspect, every, tables)
+    place = {"module": COUNTED.stem, "folder": tmp_path, "PYTHONPATH": str(COUNTED.parent)}
+    done = run(inspect, every, tables, **place)
+    assert done.returncode == 0, done.stderr
+    opens, _ = json.loads(done.stdout)
 
     assert opens == dict.fromkeys(_files_in(inspect) | _files_in(every) | _files_in(tables), 1)
 

@@ -20,13 +20,6 @@ from evalstats_plugin.errors import SelectionError, WriteError
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 SCHEMAS = FIXTURES / "schemas" / "every_eval_ever"
-LOGS = FIXTURES / "logs"
-READ = {
-    "lm_eval": LOGS / "lm_eval" / "0.4.13" / "out",
-    "lm_eval_repeats": LOGS / "lm_eval" / "0.5.0.dev1",
-    "inspect": LOGS / "inspect_ai" / "0.3.285" / "models",
-}
-harnesses = pytest.mark.parametrize("harness", READ)
 FIELDS = (
     "model", "task", "metric", "higher_is_better", "bounds", "aggregation", "settings", "groups",
     "logged", "logged_std_error", "logged_n", "population", "notes",
@@ -51,10 +44,9 @@ def _values(r: Responses) -> dict[str, str]:
     return {name: repr(value) for name, value in found.items()}
 
 
-@harnesses
-def test_every_file_passes_the_published_schema(harness: str, tmp_path: Path) -> None:
+def test_every_file_passes_the_published_schema(logged: ResponseSet, tmp_path: Path) -> None:
     """Also when annotated; and the rules that the schema cannot say hold too."""
-    done = export(read(READ[harness]), tmp_path, to="every-eval-ever", organization="ACME")
+    done = export(logged, tmp_path, to="every-eval-ever", organization="ACME")
     annotate(*done.paths, in_place=True)
     aggregate, instance = _validator("eval"), _validator("instance_level_eval")
     for path in done.paths:
@@ -84,10 +76,9 @@ def test_every_file_passes_the_published_schema(harness: str, tmp_path: Path) ->
             assert line["evaluation_result_id"] in ids
 
 
-@harnesses
-def test_nothing_is_lost_that_the_schema_can_hold(harness: str, tmp_path: Path) -> None:
+def test_nothing_is_lost_that_the_schema_can_hold(logged: ResponseSet, tmp_path: Path) -> None:
     """Scores, epochs, missing ones, hashes, clusters, weights, settings, groups, notes."""
-    before = one_of_each(read(READ[harness]).responses)
+    before = one_of_each(logged.responses)
     export(ResponseSet(tuple(before)), tmp_path, to="every-eval-ever")
     after = {_key(r): r for r in read(tmp_path)}
     held = [r for r in before if r.logged is None or np.isfinite(r.logged)]
@@ -107,7 +98,9 @@ def test_nothing_is_lost_that_the_schema_can_hold(harness: str, tmp_path: Path) 
 
 def test_what_the_schema_cannot_hold_is_said(tmp_path: Path) -> None:
     """Infinite values; labels and texts; tasks that lie in two groups twice."""
-    done = export(read(READ["lm_eval"]), tmp_path, to="every-eval-ever")
+    done = export(
+        read(FIXTURES / "logs" / "lm_eval" / "0.4.13" / "out"), tmp_path, to="every-eval-ever"
+    )
     notes = "\n".join(done.notes)
 
     assert "without a finite value, which the schema asks for: models/m0, es_odd inf_met" in notes

@@ -217,8 +217,8 @@ def test_a_score_that_two_metrics_compute_counts_once(run: Path) -> None:
 
     [row, *others] = intervals(read(run, metric=metric))
     assert row.n_items == 8
-    assert "1 score of an instance there again, of the same value: used once" in row.notes
-    assert not any("there again" in note for each in others for note in each.notes)
+    assert "1 duplicate score left out: one per instance and trial is used" in row.notes
+    assert not any("duplicate" in note for each in others for note in each.notes)
     other = json.loads(json.dumps(instances[0]))
     other["stats"][0] |= {"count": 0}
     for both in ([other, *instances], [*instances, other]):

@@ -23,7 +23,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from evalstats_plugin.adapters.inspect_ai.adaptive.asking import adaptive
 
-N_ITEMS = 40
+N_ITEMS = 24
 END_AFTER = "EVALSTATS_TEST_END_AFTER"
 """Environment variable: questions after which the run gets a signal, such as ``7 SIGKILL``."""
 
@@ -93,6 +93,6 @@ def stopped(bank: str, asked: str, state: str | None = None) -> Task:
         dataset=_dataset(),
         solver=noted(asked, ""),
         scorer=match(),
-        early_stopping=adaptive(bank, max_items=12, state=state),
+        early_stopping=adaptive(bank, max_items=8, state=state),
         name="plain",
     )

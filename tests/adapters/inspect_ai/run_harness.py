@@ -27,6 +27,7 @@ IMPORTED = (
     "numpy", "scipy.special",
 )  # fmt: skip
 """Modules that every run needs, and that start no threads."""
+HEAVY = {"numpy", "pandas", "pyarrow", "scipy", "torch"}
 TASKS = Path(__file__).with_name("demo_tasks.py")
 MODELS = ["mockllm/a", "mockllm/b"]
 
@@ -158,7 +159,19 @@ def _run_command(folder: Path) -> None:
     runpy.run_module("inspect_ai", run_name="__main__")
 
 
-PARTS = {"python": _run_all, "command": _run_command, "s3": run_on_s3.main}
+def _load_registry(folder: Path) -> None:
+    """Write down what Inspect's registry of the package imports that is slow to import."""
+    before = {name for name in sys.modules if name.partition(".")[0] not in HEAVY}
+    for name in sys.modules.keys() - before:
+        del sys.modules[name]
+    import_module("evalstats_plugin.adapters.inspect_ai.registry")
+    loaded = {name.partition(".")[0] for name in sys.modules.keys() - before}
+    (folder / "loaded.json").write_text(json.dumps(sorted(loaded)))
+
+
+PARTS = {
+    "python": _run_all, "command": _run_command, "s3": run_on_s3.main, "registry": _load_registry,
+}  # fmt: skip
 
 
 def _ended(part: str, folder: Path) -> int:

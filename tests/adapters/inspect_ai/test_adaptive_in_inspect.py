@@ -20,6 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from evalstats_plugin import read
+from evalstats_plugin.adapters.inspect_ai.adaptive import gate
 from evalstats_plugin.adapters.inspect_ai.adaptive.asking import check_scorers
 from evalstats_plugin.adapters.inspect_ai.adaptive.gate import ANSWERED
 from evalstats_plugin.adapters.inspect_ai.adaptive.run import adaptive_task, plain_error
@@ -30,8 +31,10 @@ from evalstats_plugin.cli import main
 from evalstats_plugin.errors import SelectionError
 
 TASKS = Path(__file__).with_name("adaptive_tasks.py")
-N_ITEMS = 40
-N_ASKED = 12
+N_ITEMS = 24
+N_ASKED = 8
+N_KILLED = 5
+"""Questions after which a run is killed."""
 MODEL = "mockllm/a"
 
 # Inspect leaves streams of its own open, which is not for us to judge.
@@ -46,6 +49,15 @@ def streams_are_collected_here() -> Iterator[None]:
     """Have no later test blamed for them."""
     yield
     gc.collect()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def impatient() -> Iterator[None]:
+    """Look more often at what still runs: nothing here takes long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gate, "LOOK", 0.01)
+        patch.setattr(gate, "PATIENCE", 0.05)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -123,11 +135,6 @@ def _asked(folder: Path) -> list[str]:
     return [line.split()[1] for line in (folder / "asked.txt").read_text().splitlines()]
 
 
-def _found(folder: Path) -> Any:
-    """Result of the test in the only log of a run."""
-    return _log(folder / "logs").results.early_stopping.metadata
-
-
 def _log(folder: Path) -> Any:
     """Read the only complete log of a folder as Inspect does."""
     from inspect_ai.log import list_eval_logs, read_eval_log
@@ -140,65 +147,72 @@ def _log(folder: Path) -> Any:
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def _ended(run: Run, bank: Path, folder: Path, how: str) -> subprocess.CompletedProcess[str]:
-    """Run in a process of its own that gets a signal after some questions."""
-    return run(*_command(bank, folder, *_asking(folder)), EVALSTATS_TEST_END_AFTER=how)
+@pytest.fixture(scope="module")
+def finished(bank: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """Folder of a run that came to its end, and what the command said."""
+    folder = tmp_path_factory.mktemp("finished")
+    figure = ("--figure", "trace", "-o", str(folder / "trace.svg"))
+    done = _run(bank, folder, *_asking(folder)[:-1], *figure)
+    assert done.exit_code == 0, done.output
+    return folder, done
 
 
 @pytest.fixture(scope="module")
 def killed(run: Run, bank: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a run leaves behind that was killed at its eighth question."""
+    """What a run leaves behind that was killed in the middle."""
     folder = tmp_path_factory.mktemp("killed")
-    assert -signal.SIGKILL == _ended(run, bank, folder, "7 SIGKILL").returncode
-    assert 7 == len(_asked(folder))
+    command, how = _command(bank, folder, *_asking(folder)), f"{N_KILLED} SIGKILL"
+    assert -signal.SIGKILL == run(*command, EVALSTATS_TEST_END_AFTER=how).returncode
+    assert N_KILLED == len(_asked(folder))
     return folder
 
 
 @pytest.fixture(scope="module")
-def taken_up(bank: Path, killed: Path) -> Any:
+def taken_up(run: Run, bank: Path, killed: Path) -> subprocess.CompletedProcess[str]:
     """What the same command said when it went on."""
-    return _run(bank, killed, *_asking(killed)[:-1])
+    return run(*_command(bank, killed, *_asking(killed)[:-1], "--format", "json"))
 
 
 def test_fewer_items_are_asked_and_the_log_is_an_ordinary_annotated_one(
-    bank: Path, tmp_path: Path
+    finished: tuple[Path, Any],
 ) -> None:
-    """Inspect's own reader has the samples asked, the others as early stops with the reason."""
-    done = _run(bank, tmp_path, *_asking(tmp_path)[:-1])
-    assert done.exit_code == 0, done.output
-    log = _log(tmp_path / "logs")
+    """Inspect's own reader has the samples asked, the others as early stops with the reason.
+
+    A figure lies where it was asked for.
+    """
+    folder, done = finished
+    log = _log(folder / "logs")
     stops = log.results.early_stopping.early_stops
     block = log.metadata["evalstats"]["adaptive"]
     shown = log.results.scores[0].metrics
     score = block["full_score"]
 
-    assert N_ASKED == len(_asked(tmp_path)) == len(log.samples) == block["n_items"]
-    assert {"12 items asked"} == {stop.reason for stop in stops}
-    assert {str(i) for i in range(N_ITEMS)} == {str(stop.id) for stop in stops} | set(
-        _asked(tmp_path)
-    )
+    assert N_ASKED == len(_asked(folder)) == len(log.samples) == block["n_items"]
+    assert {f"{N_ASKED} items asked"} == {stop.reason for stop in stops}
+    assert set(map(str, range(N_ITEMS))) == {str(stop.id) for stop in stops} | set(_asked(folder))
     assert score["low"] < score["estimate"] < score["high"]
     assert score["low"] == shown["evalstats_full_score_ci95_lo"].value
     assert not any(name.startswith("evalstats_ci95") for name in shown)
     assert ", full score" in log.metadata["evalstats_summary"]
     assert "plain" == log.eval.task
-    assert not list((tmp_path / "logs").glob("*.answers"))
+    assert not list((folder / "logs").glob("*.answers"))
     assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "</svg>" in (folder / "trace.svg").read_text()
 
 
 def test_it_is_no_other_model_than_in_a_run_of_all_items(
-    bank: Path, full: Path, tmp_path: Path
+    full: Path, finished: tuple[Path, Any]
 ) -> None:
     """How a task was asked is no setting of the model; the task's own arguments are those of all.
 
-    Each argument that only one log named made two models of one.
+    Each argument that only one log named made two models of one. The file of questions is an
+    argument of the task that only one run was given.
     """
-    _run(bank, tmp_path, *_asking(tmp_path)[:-3])
-    found = read(tmp_path / "logs", full, runs="all")
+    folder, _ = finished
+    adaptive, whole = read(folder / "logs", full, runs="all")
 
-    settings = [dict(r.settings) for r in found]
-    assert 2 == len(settings)
-    assert settings[0] == settings[1]
+    assert dict(adaptive.settings).keys() - dict(whole.settings).keys() == {"task.asked"}
+    assert set(whole.settings) <= set(adaptive.settings)
 
 
 def test_a_file_of_one_task_needs_no_name_of_it(tmp_path: Path, bank: Path) -> None:
@@ -224,50 +238,50 @@ def test_errors_of_inspect_are_said_without_its_markup() -> None:
     assert "ValueError: list[/int]" == plain_error(ValueError("list[/int]"))
 
 
-def test_our_reader_gives_the_predicted_score_of_all_items(bank: Path, tmp_path: Path) -> None:
+def test_our_reader_gives_the_predicted_score_of_all_items(finished: tuple[Path, Any]) -> None:
     """Items stopped early are not missing answers, nor are those asked a sample of all."""
-    _run(bank, tmp_path, *_asking(tmp_path))
-    [found] = read(tmp_path / "logs").responses
+    logs = finished[0] / "logs"
+    [found] = read(logs).responses
+    result = _log(logs).results.early_stopping.metadata
 
     assert N_ASKED == len(found.item_ids) == np.isfinite(found.item_means).sum()
     assert found.predicted is not None
-    assert found.predicted.estimate == _found(tmp_path)["full_score"]["estimate"]
+    assert found.predicted.estimate == result["full_score"]["estimate"]
     assert len(found.predicted.item_ids) == found.predicted.n_in_bank == N_ITEMS
     assert found.population is None
 
 
-def test_standard_output_is_for_results_alone(run: Run, bank: Path, tmp_path: Path) -> None:
-    """Inspect says hello to standard output; a JSON reader must not see that. A figure is apart."""
-    figure = tmp_path / "trace.svg"
-    more = ("--max-items", "3", "--format", "json", "--figure", "trace", "-o", figure)
-    done = run(*_command(bank, tmp_path), *more)
-
-    found = json.loads(done.stdout)
-    assert 3 == found["results"][0]["n_items"]
+def test_standard_output_is_for_results_alone(taken_up: subprocess.CompletedProcess[str]) -> None:
+    """Inspect says hello to standard output; a JSON reader must not see that."""
+    found = json.loads(taken_up.stdout)
+    assert N_ASKED == found["results"][0]["n_items"]
     assert "adapt run inspect" == found["evalstats"]["command"]
-    assert "inspect_ai" in done.stderr
-    assert "</svg>" in figure.read_text()
+    assert "inspect_ai" in taken_up.stderr
 
 
-def test_items_are_chosen_by_what_they_tell_not_by_their_place(bank: Path, tmp_path: Path) -> None:
+def test_items_are_chosen_by_what_they_tell_not_by_their_place(
+    bank: Path, finished: tuple[Path, Any]
+) -> None:
     """The first item is the one that a session alone would ask first."""
-    _run(bank, tmp_path, *_asking(tmp_path))
+    asked = _asked(finished[0])
     plan = Plan(bank=bank, max_items=N_ASKED)
     session = plan.session(plan.load())
     for _ in range(N_ASKED):
         place = int(session.next()[0])
         session.record(place, float(int(session.bank.item_ids[place]) % 3 > 0))
 
-    assert [step.item for step in session.answers] == _asked(tmp_path)
-    assert [str(i) for i in range(N_ASKED)] != sorted(_asked(tmp_path), key=int)
+    assert [step.item for step in session.answers] == asked
+    assert [str(i) for i in range(N_ASKED)] != sorted(asked, key=int)
 
 
-def test_a_killed_run_goes_on_without_asking_again(killed: Path, taken_up: Any) -> None:
+def test_a_killed_run_goes_on_without_asking_again(
+    killed: Path, taken_up: subprocess.CompletedProcess[str]
+) -> None:
     """And its samples are in the log that it comes to in the end."""
-    assert taken_up.exit_code == 0, taken_up.output
+    assert taken_up.returncode == 0, taken_up.stderr
     log = _log(killed / "logs")
 
-    assert "going on: 7 items are answered" in taken_up.stderr
+    assert f"going on: {N_KILLED} items are answered" in taken_up.stderr
     assert {1} == set(Counter(_asked(killed)).values())
     assert set(_asked(killed)) == {str(sample.id) for sample in log.samples}
     assert N_ASKED == len(_asked(killed)) == log.metadata["evalstats"]["adaptive"]["n_items"]
@@ -279,7 +293,7 @@ def test_a_killed_run_goes_on_without_asking_again(killed: Path, taken_up: Any) 
 
 @pytest.mark.usefixtures("taken_up")
 def test_the_log_of_a_killed_run_is_passed_over_beside_that_which_went_on(
-    bank: Path, killed: Path, tmp_path: Path
+    finished: tuple[Path, Any], killed: Path, tmp_path: Path
 ) -> None:
     """By itself it is an error still, and beside a run that began anew it is left out."""
     logs = sorted((killed / "logs").glob("*.eval"))
@@ -287,9 +301,9 @@ def test_the_log_of_a_killed_run_is_passed_over_beside_that_which_went_on(
     both = CliRunner().invoke(main, ["report", str(killed / "logs")])
     named = CliRunner().invoke(main, ["report", *map(str, logs)])
     alone = CliRunner().invoke(main, ["report", str(broken_off)])
-    _run(bank, tmp_path, *_asking(tmp_path))
-    shutil.copy(broken_off, tmp_path / "logs")
-    anew = CliRunner().invoke(main, ["report", str(tmp_path / "logs")])
+    shutil.copytree(finished[0] / "logs", tmp_path, dirs_exist_ok=True)
+    shutil.copy(broken_off, tmp_path)
+    anew = CliRunner().invoke(main, ["report", str(tmp_path)])
 
     assert [0, 0, 2, 1] == [done.exit_code for done in (both, named, alone, anew)]
     assert "runs broken off, which another log took to their end" in both.output
@@ -309,7 +323,7 @@ def test_without_the_log_of_the_killed_run_its_answers_count_all_the_same(
     bank: Path, killed: Path, tmp_path: Path
 ) -> None:
     """They are in the trace, and the log says so."""
-    before = (killed / "asked.txt").read_text().splitlines()[:7]
+    before = (killed / "asked.txt").read_text().splitlines()[:N_KILLED]
     (tmp_path / "asked.txt").write_text("\n".join(before) + "\n")
     state = tmp_path / "state"
     plan = Plan(bank=bank, max_items=N_ASKED)
@@ -329,9 +343,9 @@ def test_without_the_log_of_the_killed_run_its_answers_count_all_the_same(
 
     assert {1} == set(Counter(_asked(tmp_path)).values())
     assert set(_asked(tmp_path)) == {step["item"] for step in found.metadata["trace"]}
-    assert N_ASKED - 7 == len(log.samples)
-    assert 7 == sum(stop.reason == ANSWERED for stop in found.early_stops)
-    assert "7 items were answered in an earlier run" in found.metadata["notes"][0]
+    assert N_ASKED - N_KILLED == len(log.samples)
+    assert N_KILLED == sum(stop.reason == ANSWERED for stop in found.early_stops)
+    assert f"{N_KILLED} items were answered in an earlier run" in found.metadata["notes"][0]
     again = _run(bank, tmp_path, *_asking(tmp_path), "--state", str(state))
     assert again.exit_code == 0
     shutil.rmtree(tmp_path / "logs")
@@ -341,11 +355,15 @@ def test_without_the_log_of_the_killed_run_its_answers_count_all_the_same(
     assert N_ASKED == len(_asked(tmp_path))
 
 
-def test_a_cancelled_run_says_how_to_go_on(run: Run, bank: Path, tmp_path: Path) -> None:
+def test_a_cancelled_run_says_how_to_go_on(
+    bank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ctrl-C in the middle: exit code 1, no traceback, and the same command goes on."""
-    cancelled = _ended(run, bank, tmp_path, "5 SIGINT")
+    with monkeypatch.context() as patch:
+        patch.setenv("EVALSTATS_TEST_END_AFTER", "3 SIGINT")
+        cancelled = _run(bank, tmp_path, *_asking(tmp_path))
 
-    assert 1 == cancelled.returncode
+    assert 1 == cancelled.exit_code
     assert "cancelled: the same command again goes on" in cancelled.stderr
     assert "Traceback" not in cancelled.stderr
     assert _run(bank, tmp_path, *_asking(tmp_path)).exit_code == 0
@@ -356,15 +374,15 @@ def test_a_cancelled_run_says_how_to_go_on(run: Run, bank: Path, tmp_path: Path)
 def test_a_finished_test_can_be_made_stricter(bank: Path, tmp_path: Path) -> None:
     """With a state file of one's own: what is known is not asked again."""
     more = ("-T", f"asked={tmp_path / 'asked.txt'}", "--state", str(tmp_path / "state"), "-q")
-    assert _run(bank, tmp_path, "--max-items", "5", *more).exit_code == 0
+    assert _run(bank, tmp_path, "--max-items", "3", *more).exit_code == 0
     shutil.move(tmp_path / "logs", tmp_path / "first")
     state = tmp_path / "state"
     state.write_text(state.read_text().replace("/logs/", "/first/"))
-    assert _run(bank, tmp_path, "--max-items", "9", *more).exit_code == 0
+    assert _run(bank, tmp_path, "--max-items", "5", *more).exit_code == 0
     log = _log(tmp_path / "logs")
 
-    assert 9 == len(_asked(tmp_path)) == len(set(_asked(tmp_path))) == len(log.samples)
-    assert "9 items asked" == log.results.early_stopping.metadata["stopped"]
+    assert 5 == len(_asked(tmp_path)) == len(set(_asked(tmp_path))) == len(log.samples)
+    assert "5 items asked" == log.results.early_stopping.metadata["stopped"]
 
 
 def test_an_error_ends_the_run_as_it_does_in_inspect(bank: Path, tmp_path: Path) -> None:

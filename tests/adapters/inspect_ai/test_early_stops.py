@@ -27,12 +27,12 @@ def log(tmp_path: Path) -> Path:
 
 
 def _changed(log: Path, **results: Any) -> Path:
-    """Write a log of 20,000 items of which all but 13 were stopped early."""
+    """Write a log of 5,000 items of which all but 13 were stopped early."""
     from inspect_ai.log import EvalLog, read_eval_log, write_eval_log
     from inspect_ai.util import EarlyStop
 
     found: EvalLog = read_eval_log(str(log))
-    ids = list(range(1, 20_001))
+    ids = list(range(1, 5_001))
     found.eval.dataset.sample_ids, found.eval.dataset.samples = ids, len(ids)
     assert found.results is not None
     assert found.results.early_stopping is not None
@@ -57,7 +57,7 @@ def test_the_early_stopping_of_others_is_told_too(log: Path) -> None:
     """Not ours, so what it chose by is not known."""
     [found] = read(_changed(log, manager="somebody")).responses
 
-    assert ("19,987 samples stopped early, which may favour some items",) == found.notes
+    assert ("4,987 samples stopped early, which may favour some items",) == found.notes
     assert found.population is None
 
 

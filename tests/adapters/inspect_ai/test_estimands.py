@@ -72,6 +72,7 @@ def _read(path: Path, *metrics: str) -> list[Responses]:
     return read_log(LogFile(path), Selection(metrics=metrics)) or []
 
 
+@cache
 def _rows(path: Path, *metrics: str) -> dict[str, ScoreInterval]:
     return {row.metric: row for row in intervals(_read(path, *metrics), rng=0)}
 

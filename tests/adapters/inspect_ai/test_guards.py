@@ -328,7 +328,7 @@ def test_names_cannot_steer_a_terminal(written: Write, members: Members) -> None
         assert text.isprintable()
 
 
-@pytest.mark.parametrize("examples", [30, pytest.param(1000, marks=pytest.mark.validation)])
+@pytest.mark.parametrize("examples", [60, pytest.param(1000, marks=pytest.mark.validation)])
 def test_a_list_is_read_as_a_whole_would_be(examples: int) -> None:
     """Wherever its text is cut, also inside a letter or a number."""
     settings(deadline=None, max_examples=examples)(_read_in_blocks)()
@@ -339,8 +339,9 @@ def test_a_list_is_read_as_a_whole_would_be(examples: int) -> None:
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
             lambda inside: st.lists(inside) | st.dictionaries(st.text(), inside),
-            max_leaves=12,
-        )
+            max_leaves=5,
+        ),
+        max_size=6,
     ),
     indent=st.sampled_from([None, 0, 3]),
     ascii_only=st.booleans(),

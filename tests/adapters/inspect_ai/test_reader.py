@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -37,7 +38,14 @@ PATHS = [
     for run in sorted(v.iterdir())
     for log in find_logs([LogFile(path) for path in sorted(run.iterdir())])
 ]
-COMPLETE = [p for p in PATHS if read_eval_log(str(p), header_only=True).status == "success"]
+
+
+@cache
+def _header(path: Path) -> EvalLog:
+    return read_eval_log(str(path), header_only=True)
+
+
+COMPLETE = [p for p in PATHS if _header(p).status == "success"]
 
 
 def _id(path: Path) -> str:
@@ -51,7 +59,7 @@ def _of(path: Path, **selection: Any) -> dict[str, Responses]:
 def _log(run: str, model: str = "", task: str = "") -> Path:
     """Return the log of a run, of the model and task if there are several."""
     for path in find_logs([LogFile(path) for path in sorted((LATEST / run).iterdir())]):
-        spec = read_eval_log(str(path), header_only=True).eval
+        spec = _header(path).eval
         if model in spec.model and task in ("", spec.task):
             return path
     raise LookupError(run, model, task)
@@ -81,9 +89,7 @@ def _stderr(r: Responses) -> float:
 def test_every_kind_of_log_is_there() -> None:
     """Both forms, all four ways a run can end that leave a file, sets and reviewed logs."""
     assert {"eval", "json"} == {form_of(LogFile(p)) for p in PATHS}
-    assert {"success", "error", "cancelled"} == {
-        read_eval_log(str(p), header_only=True).status for p in PATHS
-    }
+    assert {"success", "error", "cancelled"} == {_header(p).status for p in PATHS}
     assert len(PATHS) >= 33
 
 
@@ -102,7 +108,7 @@ def test_no_log_tells_where_it_was_made() -> None:
 def test_every_mean_and_stderr_is_recomputed(path: Path) -> None:
     """What Inspect logged comes out of the samples again, to 1e-9."""
     found = _of(path)
-    log = read_eval_log(str(path), header_only=True)
+    log = _header(path)
     checked = 0
     for score in log.results.scores:  # pyright: ignore[reportOptionalMemberAccess]
         if score.reducer not in (None, "mean"):

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,27 +156,26 @@ def _keep(page: Any, name: str) -> None:
         page.screenshot(path=picture, animations="disabled")
 
 
-def test_the_header_shows_interval_and_tag(logs: Logs, visit: Open) -> None:
-    """Beside the accuracy, and in a group of their own among all metrics."""
+def test_the_header_shows_the_interval_and_the_samples_have_item_columns(
+    logs: Logs, visit: Open
+) -> None:
+    """Beside the accuracy, and in a group of their own among all metrics, with the tag.
+
+    Columns: the scores of all models, and whether this one won, lost or tied.
+    """
     page = visit(f"/{logs.first['arith'].name}")
     _shows(page, "ci95 lo", "ci95 hi", *logs.bounds["arith"], "evalstats", "item p")
     header = page.inner_text("body").lower()
 
     assert header.index("accuracy") < header.index("ci95 lo") < header.index("ci95 hi")
+    _shows(page, "item p", "item n", "item z", "vs delta", "won", "lost", "tied")
+    rows = page.inner_text("[role=grid]").lower()
+    assert rows.index("match") < rows.index("item p") < rows.index("item n") < rows.index("item z")
+    _keep(page, "samples")
     page.get_by_text("All scoring").first.click()
     _shows(page, "Scoring Detail")
     assert "evalstats\n" in page.inner_text("body").lower()
     _keep(page, "scoring")
-
-
-def test_the_sample_list_has_item_columns(logs: Logs, visit: Open) -> None:
-    """What all models make of the item, and whether this one won, lost or tied."""
-    page = visit(f"/{logs.first['arith'].name}")
-    _shows(page, "item p", "item n", "item z", "vs delta", "won", "lost", "tied")
-    rows = page.inner_text("[role=grid]").lower()
-
-    assert rows.index("match") < rows.index("item p") < rows.index("item n") < rows.index("item z")
-    _keep(page, "samples")
 
 
 def test_the_log_list_has_tags_and_bounds_as_columns(logs: Logs, visit: Open) -> None:
@@ -185,22 +184,29 @@ def test_the_log_list_has_tags_and_bounds_as_columns(logs: Logs, visit: Open) ->
     _shows(page, "arith_epochs", "evalstats")
     # The viewer fetches details row by row, and leaves some rows without for good: any log will do.
     wanted = [("evalstats_ci95_lo", *bounds) for bounds in logs.bounds.values()]
-    shown = ""
     for _ in range(10):
         # Nor does it always remember its columns: choose them anew until they are there.
         _choose_columns(page)
-        page.wait_for_timeout(2000)
-        shown = page.inner_text("[role=grid]").lower()
-        if any(all(text in shown for text in texts) for texts in wanted):
+        if _has_one_of(page, wanted):
             break
         # What a log's own page has fetched the list has too.
         page = visit(f"/{logs.first['arith'].name}")
         _shows(page, "ci95 lo")
         page = visit("")
         _shows(page, "arith_epochs")
-
-    assert any(all(text in shown for text in texts) for texts in wanted), shown
+    else:
+        pytest.fail(page.inner_text("[role=grid]"))
     _keep(page, "list")
+
+
+def _has_one_of(page: Any, wanted: Sequence[Sequence[str]]) -> bool:
+    """Wait two seconds at most until the list shows all texts of a row."""
+    for _ in range(20):
+        shown = page.inner_text("[role=grid]").lower()
+        if any(all(text in shown for text in texts) for texts in wanted):
+            return True
+        page.wait_for_timeout(100)
+    return False
 
 
 def _choose_columns(page: Any) -> None:
@@ -213,19 +219,16 @@ def _choose_columns(page: Any) -> None:
     page.get_by_text("Columns").first.click()
 
 
-def test_the_info_tab_says_it_in_one_line(logs: Logs, visit: Open) -> None:
-    """Score and verdict; and has the whole annotation as a tree."""
+def test_the_info_tab_says_it_in_one_line_and_the_activity_tab_who_did_it(
+    logs: Logs, visit: Open
+) -> None:
+    """Score and verdict, and the whole annotation as a tree; author, reason and the edit itself."""
     assert "; worse than mockllm/delta: -0.460 [" in logs.summaries["arith"]
     page = visit(f"/{logs.first['arith'].name}/info")
     _shows(page, "evalstats_summary", logs.summaries["arith"])
     page.get_by_text("evalstats:").first.click()
     _shows(page, "schema_version", "intervals")
     _keep(page, "info")
-
-
-def test_the_activity_tab_says_who_did_it(logs: Logs, visit: Open) -> None:
-    """Author, reason and the edit itself."""
-    page = visit(f"/{logs.first['arith'].name}")
     page.get_by_text("Activity", exact=True).first.click()
     _shows(page, "History", "+evalstats", "evalstats_plugin 0.", "statistical annotation")
     _keep(page, "activity")

@@ -16,12 +16,9 @@ from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.errors import LogError, SelectionError, WriteError
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs"
-READ = {
-    "lm_eval": LOGS / "lm_eval" / "0.4.13" / "out",
-    "lm_eval_repeats": LOGS / "lm_eval" / "0.5.0.dev1",
-    "inspect": LOGS / "inspect_ai" / "0.3.285" / "models",
-}
-harnesses = pytest.mark.parametrize("harness", READ)
+LM_EVAL = LOGS / "lm_eval" / "0.4.13" / "out"
+REPEATS = LOGS / "lm_eval" / "0.5.0.dev1"
+INSPECT = LOGS / "inspect_ai" / "0.3.285"
 
 # What a table has a column for; a Parquet file of ours has the rest in its metadata.
 TABLES = ("model", "task", "metric", "higher_is_better", "bounds", "aggregation")
@@ -50,27 +47,23 @@ def _check_same(before: Responses, after: Responses, names: tuple[str, ...]) -> 
     assert before.item_ids.dtype.kind == after.item_ids.dtype.kind
 
 
-@harnesses
 @pytest.mark.parametrize("form", ["csv", "tsv", "jsonl"])
-def test_a_table_holds_every_score(harness: str, form: str, tmp_path: Path) -> None:
+def test_a_table_holds_every_score(logged: ResponseSet, form: str, tmp_path: Path) -> None:
     """Epochs, missing and infinite scores, hashes, clusters, weights, to the last digit."""
-    before = read(READ[harness])
-    done = export(before, tmp_path / f"t.{form}")
+    done = export(logged, tmp_path / f"t.{form}")
     after = {_key(r): r for r in read(*done.paths)}
-    held = [r for r in one_of_each(before.responses) if r.scores.size]
+    held = [r for r in one_of_each(logged.responses) if r.scores.size]
 
     assert {_key(r) for r in held} == set(after)
     for r in held:
         _check_same(r, after[_key(r)], TABLES)
 
 
-@harnesses
-def test_a_parquet_file_holds_all_but_labels_and_texts(harness: str, tmp_path: Path) -> None:
+def test_a_parquet_file_holds_all_but_labels_and_texts(logged: ResponseSet, tmp_path: Path) -> None:
     """Logged values, groups, settings and notes, and results without items, too."""
-    before = read(READ[harness])
-    done = export(before, tmp_path / "t.parquet")
+    done = export(logged, tmp_path / "t.parquet")
     after = {_key(r): r for r in read(*done.paths)}
-    every = one_of_each(before.responses)
+    every = one_of_each(logged.responses)
 
     assert [_key(r) for r in every] == list(after)
     for r in every:
@@ -86,10 +79,9 @@ def test_a_parquet_file_holds_all_but_labels_and_texts(harness: str, tmp_path: P
 
 def test_what_no_format_holds_is_named(tmp_path: Path) -> None:
     """Scores of chosen items would be taken for those of a sample; and what comes of epochs."""
-    logs = LOGS / "inspect_ai" / "0.3.285"
-    adaptive = export(read(logs / "adaptive"), tmp_path / "a.csv").notes
-    found = read(logs / "models", task="arith_epochs")
-    reduced = read(logs / "models", task="arith_epochs", metric="match/pass_at_2")
+    adaptive = export(read(INSPECT / "adaptive"), tmp_path / "a.csv").notes
+    found = read(INSPECT / "models", task="arith_epochs")
+    reduced = read(INSPECT / "models", task="arith_epochs", metric="match/pass_at_2")
     epochs, alone = (
         export(r, tmp_path / f"{len(r)}{k}.csv").notes for k, r in enumerate((found, reduced))
     )
@@ -101,7 +93,7 @@ def test_what_no_format_holds_is_named(tmp_path: Path) -> None:
 
 def test_results_without_items_are_not_lost_in_silence(tmp_path: Path) -> None:
     """A note names them; a file of nothing else is refused, but for Parquet."""
-    found = read(READ["lm_eval"], task=["es_bin", "es_bleu"])
+    found = read(LM_EVAL, task=["es_bin", "es_bleu"])
     done = export(found, tmp_path / "t.csv")
     without = read(LOGS / "lm_eval" / "0.4.13" / "out_nosamples")
 
@@ -117,7 +109,7 @@ def test_results_without_items_are_not_lost_in_silence(tmp_path: Path) -> None:
 
 def test_a_matrix_in_csv_is_read_again_by_its_option(tmp_path: Path) -> None:
     """Rows are models; epochs are averaged and a note says so."""
-    before = read(READ["inspect"], task="arith_epochs", metric="match")
+    before = read(INSPECT / "models", task="arith_epochs", metric="match")
     done = export(before, tmp_path / "arith_epochs.csv", matrix=True)
     after = read(*done.paths, wide="models")
     with (tmp_path / "arith_epochs.csv").open(newline="") as file:
@@ -133,7 +125,7 @@ def test_a_matrix_in_csv_is_read_again_by_its_option(tmp_path: Path) -> None:
 
 def test_a_matrix_in_parquet_keeps_epochs_and_tasks(tmp_path: Path) -> None:
     """Our own file of a matrix is a log too."""
-    before = read(READ["inspect"], metric="match")
+    before = read(INSPECT / "models", metric="match")
     export(before, tmp_path / "m.parquet", matrix=True)
     again = read(tmp_path / "m.parquet").matrix()
 
@@ -171,7 +163,7 @@ def test_a_damaged_file_of_ours_is_refused(tmp_path: Path) -> None:
     """Metadata that do not fit."""
     import pyarrow.parquet as pq
 
-    export(read(READ["lm_eval_repeats"]), tmp_path / "t.parquet")
+    export(read(REPEATS), tmp_path / "t.parquet")
     table = pq.read_table(tmp_path / "t.parquet")
     known = json.loads(table.schema.metadata[b"evalstats_takes"])
     del known["responses"][0]["groups"]
@@ -196,7 +188,7 @@ def test_what_cannot_be_exported_is_refused(
 ) -> None:
     """The closest format or option is named."""
     with pytest.raises(SelectionError, match=message):
-        export(read(READ["lm_eval_repeats"]), tmp_path / name, **options)
+        export(read(REPEATS), tmp_path / name, **options)
     with pytest.raises(WriteError, match="no responses were selected"):
         export(ResponseSet(()), tmp_path / "t.csv")
 

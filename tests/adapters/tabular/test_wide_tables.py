@@ -53,14 +53,15 @@ def test_the_column_of_names_may_be_anywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("head", ["", "model"])
-def test_thousands_of_items_make_a_long_heading(tmp_path: Path, head: str) -> None:
+def test_many_items_make_a_long_heading(tmp_path: Path, head: str) -> None:
     """Longer than what is looked at to tell a table by."""
-    names = [f"question_{j:06}" for j in range(5000)]
-    path = _write(tmp_path, f"{head},{','.join(names)}\nA,{','.join('01' * 2500)}\n")
+    names = [f"question_{j:091}" for j in range(1000)]
+    path = _write(tmp_path, f"{head},{','.join(names)}\nA,{','.join('01' * 500)}\n")
+    assert path.stat().st_size > 1 << 16
     [r] = read(path, wide="models")
 
     assert r.item_ids.tolist() == names
-    assert r.scores.sum() == 2500
+    assert r.scores.sum() == 500
 
 
 def test_a_matrix_that_was_not_announced_is_refused(tmp_path: Path) -> None:
