@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -34,16 +33,23 @@ def _modules() -> dict[str, Path]:
 MODULES = _modules()
 
 
+# Expressions find in a twentieth of the time what a parser finds.
+FROM = re.compile(r"^ *from ([\w.]+) import (\([^)]*\)|.+)", re.MULTILINE)
+IMPORT = re.compile(r"^ *import (.+)", re.MULTILINE)
+
+
+def _imported(text: str) -> set[str]:
+    """Return the modules and the dotted names that a text imports anywhere, types included."""
+    names = {
+        f"{of}.{name}" for of, names in FROM.findall(text) for name in re.findall(r"\w+", names)
+    }
+    return names.union(*(re.findall(r"[\w.]+", names) for names in IMPORT.findall(text)))
+
+
 def _imports(name: str) -> set[str]:
-    """Return the modules of ours that a module imports anywhere, types included."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(MODULES[name].read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                found.add(whole if whole in MODULES else node.module)
+    """Return the modules of ours that a module imports."""
+    names = _imported(MODULES[name].read_text())
+    found = {each if each in MODULES else each.rpartition(".")[0] for each in names}
     return {each for each in found if each in MODULES and each != name}
 
 
@@ -102,19 +108,13 @@ def test_a_circle_is_found() -> None:
 
 def _misplaced(text: str) -> set[str]:
     """Return private names that a module defines and does not use, or imports from another."""
-    tree = ast.parse(text)
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    names = {node.name for node in tree.body if isinstance(node, kinds)}
-    names |= {
-        node.id for part in tree.body if isinstance(part, ast.Assign | ast.AnnAssign)
-        for node in ast.walk(part) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }  # fmt: skip
-    unused = {name for name in names if len(re.findall(rf"\b{name}\b", text)) == 1}
+    lines = re.findall(r"^(?!from |import )\S.*", text, re.MULTILINE)
+    names = {name for line in lines for name in re.findall(r"\w+", re.split(r"[(:]| = ", line)[0])}
+    uses = Counter(re.findall(r"\w+", text))
+    unused = {name for name in names if uses[name] == 1}
     imported = {
-        alias.name for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("evalstats_plugin")
-        for alias in node.names
-    }  # fmt: skip
+        name.rpartition(".")[2] for name in _imported(text) if name.startswith("evalstats_plugin")
+    }
     return {name for name in unused | imported if re.match("_[^_]", name)}
 
 

@@ -48,9 +48,15 @@ RIDDLE = re.compile(r", expected\b")
 """A message says the problem, then the fix."""
 
 
-def strings(code: str) -> Iterator[tuple[int, str]]:
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    """Give the syntax trees of all modules, which take seconds to make."""
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in SOURCES}
+
+
+def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Texts of a module, with their lines; an f-string counts as one, without its values."""
-    nodes: list[ast.AST] = [ast.parse(code)]
+    nodes = [tree]
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.JoinedStr):
@@ -69,11 +75,11 @@ def prose(text: str) -> str:
     return re.sub(r"`[^`\n]*`", "", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
 
 
-def test_docstrings_and_messages_use_the_fields_words() -> None:
+def test_docstrings_and_messages_use_the_fields_words(trees: dict[str, ast.Module]) -> None:
     wrong = [
-        f"{source.relative_to(ROOT)}:{line}: {match[0]}"
-        for source in SOURCES
-        for line, text in strings(source.read_text())
+        f"{name}:{line}: {match[0]}"
+        for name, tree in trees.items()
+        for line, text in strings(tree)
         for match in [BANNED.search(text) or RIDDLE.search(text)]
         if match
     ]
@@ -107,7 +113,7 @@ def test_shares_are_written_with_a_space_before_the_sign() -> None:
 
 
 def test_riddles_are_found() -> None:
-    [(_, message)] = strings('f"level {x} found, expected one between 0 and 1"')
+    [(_, message)] = strings(ast.parse('f"level {x} found, expected one between 0 and 1"'))
 
     assert RIDDLE.search(message)
     assert not RIDDLE.search("The level is 95, but must lie between 0 and 1.")
@@ -116,9 +122,12 @@ def test_riddles_are_found() -> None:
 SECTION = re.compile(r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-{3,}\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
-def misnamed(code: str) -> Iterator[str]:
+def misnamed(tree: ast.AST) -> Iterator[str]:
     """Yield the documented parameters that their function does not have."""
-    for node in ast.walk(ast.parse(code)):
+    nodes = [tree]
+    while nodes:
+        node = nodes.pop()
+        nodes += (inside for inside in ast.iter_child_nodes(node) if isinstance(inside, ast.stmt))
         if isinstance(node, ast.FunctionDef):
             section = SECTION.search(ast.get_docstring(node) or "")
             heads = re.findall(r"^[\w*][\w*, ]*", section[1], re.MULTILINE) if section else []
@@ -127,9 +136,10 @@ def misnamed(code: str) -> Iterator[str]:
             yield from filter(str.isidentifier, named - arguments)
 
 
-def test_documented_parameters_are_those_of_the_function() -> None:
+def test_documented_parameters_are_those_of_the_function(trees: dict[str, ast.Module]) -> None:
     sections = "Parameters\n    ----------\n    x, *y : int\n    z\n"
-    wrong = {str(source): [*misnamed(source.read_text())] for source in SOURCES}
+    wrong = {name: [*misnamed(tree)] for name, tree in trees.items()}
+    documented = ast.parse(f'def f(x, *y):\n    """Add.\n\n    {sections}    """')
 
     assert {name: names for name, names in wrong.items() if names} == {}
-    assert list(misnamed(f'def f(x, *y):\n    """Add.\n\n    {sections}    """')) == ["z"]
+    assert list(misnamed(documented)) == ["z"]

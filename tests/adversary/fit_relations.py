@@ -250,16 +250,16 @@ def second(name: str, what: str, by: float) -> Break:
 
 FIT_RELATIONS: Mapping[str, Relation] = {
     "order changes no ability": Relation(
-        order_changes_no_ability, ability_of_the_second_fit_moves, SEVERAL, examples=4
+        order_changes_no_ability, ability_of_the_second_fit_moves, SEVERAL, examples=8
     ),
     "complement mirrors abilities": Relation(
-        complement_mirrors_abilities, ability_of_the_second_fit_moves, SEVERAL, examples=4
+        complement_mirrors_abilities, ability_of_the_second_fit_moves, SEVERAL, examples=8
     ),
     "a model is scored alone as among others": Relation(
         a_model_is_scored_alone_as_among_others,
         ability_depends_on_the_number_of_models,
         SEVERAL,
-        examples=5,
+        examples=6,
     ),
     "order changes no rating": Relation(
         order_changes_no_rating, second("rank", "mean", 1e-3), SEVERAL, examples=12
@@ -274,6 +274,6 @@ FIT_RELATIONS: Mapping[str, Relation] = {
         complement_mirrors_pooled_accuracies, second("pool", "high", 0.1), SEVERAL, examples=4
     ),
     "order of answers changes no test": Relation(
-        order_of_answers_changes_no_test, ability_depends_on_the_last_answer, ONE_EPOCH, examples=8
+        order_of_answers_changes_no_test, ability_depends_on_the_last_answer, ONE_EPOCH, examples=16
     ),
 }

@@ -46,7 +46,7 @@ class Relation:
     families: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
     """Further arguments of it by name, of which each is a test of its own."""
     examples: int = 12
-    """Evaluations that `make test` draws for each family."""
+    """Evaluations to draw for each family; `make test` draws half of them."""
 
 
 def by_scale(*names: str) -> dict[str, Mapping[str, Any]]:

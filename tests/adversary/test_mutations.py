@@ -243,6 +243,6 @@ def test_a_reader_that_trusts_its_document_is_found_out(name: str, tmp_path: Pat
 
     reader = Reader(make, lambda p: TRUSTING[name](json.loads(p.read_bytes())), [json_changed])
 
-    _, findings = tried(name, reader, tmp_path, range(25))
+    _, findings = tried(name, reader, tmp_path, range(15))
 
     assert findings

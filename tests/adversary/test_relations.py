@@ -16,10 +16,10 @@ from log_relations import LOG_RELATIONS
 from relations import RELATIONS, Relation
 from shown_relations import SHOWN_RELATIONS
 
-TIMES = float(os.environ.get("EVALSTATS_ADVERSARY", "1"))
+TIMES = float(os.environ.get("EVALSTATS_ADVERSARY", "0.5"))
 """How many times as many evaluations are drawn as each relation asks for."""
 
-MOST = 30 if "EVALSTATS_ADVERSARY" not in os.environ else 1_000_000
+MOST = 15 if "EVALSTATS_ADVERSARY" not in os.environ else 1_000_000
 """Evaluations that `make test` draws for a relation at most."""
 
 SHRINK = bool(os.environ.get("EVALSTATS_SHRINK"))
