@@ -386,7 +386,7 @@ def page_view(
     def print_page(results: Results[Any], file: TextIO, *, heading: str, width: int) -> None:
         shown = page(results)
         first = [Text(printable(shown.answer), style=shown.style)] if shown.answer else []
-        tables = [Text(x) if isinstance(x, str) else x.terminal() for x in shown.tables]
+        tables = [Text(printable(x)) if isinstance(x, str) else x.terminal() for x in shown.tables]
         closing = [*shown.legend, heading]
         print_all([*first, *tables], notes(shown, results), closing, file=file, width=width)
 

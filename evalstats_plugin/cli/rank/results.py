@@ -347,7 +347,7 @@ def _read(
     from evalstats_plugin.ranking.contests.files import merge
 
     if not files and sys.stdin.isatty():
-        raise SelectionError("no file of comparisons: name one, or pipe one in (rank stats < FILE)")
+        raise SelectionError("no file of comparisons: name one, or pipe one in")
     variance = variance_of(asked.prior_sd)
     names = {**dict(asked.columns or ()), **(more or {})} or None
     read = [_contests(file, names, plugins) for file in files or ["-"]]
