@@ -166,14 +166,14 @@ def _of_bounds(
     else:
         limits = adjusted_bounded_interval(adjusted, unseen_errors="damped", confidence_level=level)
         estimate = np.clip(adjusted.estimate, 0.0, 1.0)
-    found = np.array([estimate, limits.low, limits.high]).T
+    numbers = np.array([estimate, limits.low, limits.high]).T
     new_rows: list[ScoreInterval] = []
     for j, i in enumerate(where):
         why_not = _why_not(table.cells[i], adjusted, j)
         if why_not:
             new_rows.append(replace(rows[i], notes=(*rows[i].notes, why_not)))
             continue
-        middle, *ends = map(finite, table.cells[i].scale.clip(*(low + span * found[j]).tolist()))
+        middle, *ends = map(finite, table.cells[i].scale.clip(*(low + span * numbers[j]).tolist()))
         new_rows.append(
             replace(
                 rows[i],

@@ -184,12 +184,12 @@ class _Operations(TorchDispatchMode):
     ) -> Any:
         if func is TORCH.ops.aten._local_scalar_dense.default:
             raise RuntimeError("what is done next depends on a value")
-        found = func(*args, **(kwargs or {}))
-        self.done.append((func, (args, kwargs or {}), found))
-        return found
+        outputs = func(*args, **(kwargs or {}))
+        self.done.append((func, (args, kwargs or {}), outputs))
+        return outputs
 
     def function(
-        self, given: tuple[Tensor, ...], found: tuple[Tensor, ...]
+        self, given: tuple[Tensor, ...], outputs: tuple[Tensor, ...]
     ) -> Callable[..., tuple[Tensor, ...]]:
         """Return the function that does the same with other values of what was given."""
 
@@ -204,7 +204,7 @@ class _Operations(TorchDispatchMode):
                 args, kwargs = tree_map_only(Tensor, of, given_then)
                 made = func(*args, **kwargs)
                 by_id |= zip(map(id, tree_leaves(made_then)), tree_leaves(made), strict=True)
-            return tuple(map(of, found))
+            return tuple(map(of, outputs))
 
         return again
 
@@ -403,8 +403,8 @@ class Posterior:
                 warnings.simplefilter("ignore")  # That TorchScript is deprecated.
                 try:
                     with operations:
-                        found = self._differentiated(like, self.centring)
-                    again = operations.function((like, self.centring), found)
+                        outputs = self._differentiated(like, self.centring)
+                    again = operations.function((like, self.centring), outputs)
                     made: Any = TORCH.jit.trace(again, (like, self.centring), check_trace=False)
                 except (RuntimeError, DesignError):
                     return
