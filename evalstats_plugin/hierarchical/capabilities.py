@@ -122,8 +122,7 @@ def fit_capabilities(
     matrix = matrix_of(responses)
     began = time.perf_counter()
     if penalty != "auto" and not 0 < penalty < np.inf:
-        msg = f"penalty {penalty!r} is not above 0: choose a number above 0, or 'auto'"
-        raise DesignError(msg)
+        raise DesignError(f"penalty {penalty!r} is not above 0: choose a number above 0, or 'auto'")
     counts = counts_of(matrix, device=device)
     codes, diagnostics = _find_codes(counts, n_features, penalty, stream(rng, "capabilities"))
     fit = CapabilityFit(
@@ -137,7 +136,18 @@ def fit_capabilities(
         penalty=diagnostics.pop("penalty"),
         diagnostics=diagnostics | run_facts(counts, began),
     )
-    return replace(fit, notes=(*counts.notes, *_notes(fit)))
+    notes = list(counts.notes)
+    if fit.empty:
+        notes.append(
+            f"{n_features - len(fit.empty)} of {n_features} capabilities are used: these answers "
+            "do not support more under this penalty"
+        )
+    if not fit.diagnostics["converged"]:
+        notes.append(
+            f"not converged after {fit.diagnostics['iterations']} steps: these are the last "
+            "estimates; look for fewer capabilities, or use a stronger penalty"
+        )
+    return replace(fit, notes=tuple(notes))
 
 
 def find_capabilities(
@@ -220,22 +230,6 @@ def _rows(fit: CapabilityFit, again: Stability | None) -> tuple[Capability, ...]
             )
         )
     return tuple(rows)
-
-
-def _notes(fit: CapabilityFit) -> list[str]:
-    notes: list[str] = []
-    used = fit.n_features - len(fit.empty)
-    if used < fit.n_features:
-        notes.append(
-            f"{used} of {fit.n_features} capabilities are used: these answers do not support more "
-            "under this penalty"
-        )
-    if not fit.diagnostics.get("converged", True):
-        notes.append(
-            f"not converged after {fit.diagnostics['iterations']} steps: these are the last "
-            "estimates; look for fewer capabilities, or use a stronger penalty"
-        )
-    return notes
 
 
 def _find_codes(
@@ -426,22 +420,24 @@ def stability(
     counts, m = counts_of(matrix, device=device), len(matrix.item_ids)
     same = np.array_equal(matrix.item_ids.astype(str), fit.item_ids.astype(str))
     if matrix.models != fit.models or not same:
-        msg = (
+        raise DesignError(
             f"the fit has {len(fit.models)} models and {len(fit.item_ids)} items, and the "
             f"matrix {len(matrix.models)} and {m}, or others by name: give the matrix that "
             "was fitted"
         )
-        raise DesignError(msg)
     if m < 2 * fit.n_features:
         msg = f"{m} items in two halves are too few for {fit.n_features} features"
         raise DesignError(f"{msg}: fit fewer, or more than {2 * fit.n_features - 1} items")
     split = np.array_split(generator.permutation(m), 2)
     halves = parallel_map(partial(_half, counts, fit.n_features, fit.penalty), split)
     first, second = (half[:, matched(half, fit.capability)[0]] for half in halves)
+    # By chance: the best cosines after shuffling the models.
+    order = generator.permuted(np.tile(np.arange(len(first)), (_SHUFFLES, 1)), axis=1)
+    by_chance = np.quantile(cosines(first[order], second).max(axis=2), 0.95, axis=0)
     used = fit.capability.any(axis=0)
     return Stability(
         halves=np.where(used, np.diagonal(cosines(first, second)), np.nan),
-        chance=np.where(used, _chance(first, second, generator), np.nan),
+        chance=np.where(used, by_chance, np.nan),
     )
 
 
@@ -450,13 +446,6 @@ def _half(counts: Counts, n_features: int, penalty: float, items: IntArray) -> F
     part = Counts(counts.right[:, place], counts.trials[:, place])
     search = fit_sparse_codes(part, start(part, n_features), penalty)
     return as_array(standardised(search.codes).capability)
-
-
-def _chance(first: FloatArray, second: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Return the 95 % quantile of the best cosines after shuffling the models."""
-    order = rng.permuted(np.tile(np.arange(len(first)), (_SHUFFLES, 1)), axis=1)
-    best = cosines(first[order], second).max(axis=2)
-    return np.asarray(np.quantile(best, 0.95, axis=0), dtype=np.float64)
 
 
 def matched(found: FloatArray, truth: FloatArray) -> tuple[IntArray, FloatArray]:

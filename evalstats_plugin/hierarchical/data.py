@@ -111,7 +111,15 @@ def eval_counts(
     DesignError
         No scores, or scores outside [0, 1]; slices that share items.
     """
-    matrix = _scored(_matrix(responses if by is None else _of_slices(responses, by, top)))
+    if by is not None:
+        parts, notes, are_apart = as_tasks(responses, by, top)
+        if not are_apart:
+            raise DesignError(
+                f"slices by {by} share items or clusters, or are runs at values of a setting: pool "
+                "counts an item once, so name a field with one value for each item"
+            )
+        responses = ResponseSet(tuple(parts), notes)
+    matrix = _scored(_matrix(responses))
     check_unit_range(matrix)
     named = matrix.tasks.astype(str).tolist()
     tasks = {name: number for number, name in enumerate(dict.fromkeys(named))}
@@ -171,16 +179,6 @@ def _dispersion(means: FloatArray, task: IntArray, tasks: int) -> FloatArray:
     return dispersion
 
 
-def _of_slices(responses: ResponsesLike, by: str, top: int | None) -> ResponseSet:
-    parts, notes, are_apart = as_tasks(responses, by, top)
-    if not are_apart:
-        raise DesignError(
-            f"slices by {by} share items or clusters, or are runs at values of a setting: pool "
-            "counts an item once, so name a field with one value for each item"
-        )
-    return ResponseSet(tuple(parts), notes)
-
-
 def _matrix(responses: ResponsesLike) -> ResponseMatrix:
     given = as_responses(responses)
     if isinstance(given, ResponseStore):
@@ -189,11 +187,10 @@ def _matrix(responses: ResponsesLike) -> ResponseMatrix:
         return usable_items(given)
     used, left_out = some_usable(given.responses)
     if several := metrics_of_tasks(used)[1]:
-        msg = (
+        raise SelectionError(
             f"{len(several)} {'task has' if len(several) == 1 else 'tasks have'} several metrics: "
             f"{few(several, 3)}: choose one with --metric (in Python: metric=)"
         )
-        raise SelectionError(msg)
     matrix = ResponseSet(tuple(used)).matrix()
     return replace(matrix, notes=(*matrix.notes, *left_out, *given.notes))
 
@@ -202,8 +199,7 @@ def _scored(matrix: ResponseMatrix) -> ResponseMatrix:
     observed = np.any(~np.isnan(matrix.scores), axis=2)
     items, models = np.any(observed, axis=0), np.any(observed, axis=1)
     if not items.any():
-        msg = "there are no scores: give scores in [0, 1] of one model or more"
-        raise DesignError(msg)
+        raise DesignError("there are no scores: give scores in [0, 1] of one model or more")
     notes = list(matrix.notes)
     if not items.all():
         unscored = int((~items).sum())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -319,8 +318,15 @@ class HierarchicalFit(Results[Performance]):
         if self.model in CLOSED_FORM:
             msg = f"model {self.model!r} has no standard deviations whose prior could be changed"
             raise DesignError(msg)
+        # Processes are not sent the draws of this fit.
+        refit, level = self.refit, self.confidence_level
+
+        def refitted(prior: Prior) -> tuple[Spread, float]:
+            again = refit({"default": prior}, rng)
+            overall = spread(again.posterior.overall, level)
+            return overall, float(again.diagnostics["least_ess"])
+
         tried = priors or OTHER_PRIORS
-        refitted = partial(_refitted, self.refit, rng, self.confidence_level)
         own = self.posterior.overall.reshape(-1, len(self.models))
         rows: list[PriorChange] = []
         for name, (other, ess) in zip(tried, parallel_map(refitted, tried.values()), strict=True):
@@ -450,14 +456,10 @@ def _statistics(right: FloatArray, trials: FloatArray) -> dict[str, FloatArray]:
     with np.errstate(invalid="ignore", divide="ignore"):
         share = np.where(run, right / trials, np.nan)
     models, tasks = (np.nanmean(share, axis=axis) for axis in (-1, -2))
-    left = (
-        share
-        - models[..., None]
-        - tasks[..., None, :]
-        + np.nanmean(share, axis=(-2, -1))[..., None, None]
-    )
+    mean = np.nanmean(share, axis=(-2, -1))
+    left = share - models[..., None] - tasks[..., None, :] + mean[..., None, None]
     return {
-        "mean score": np.nanmean(share, axis=(-2, -1)),
+        "mean score": mean,
         "standard deviation of models": models.std(axis=-1),
         "standard deviation of tasks": tasks.std(axis=-1),
         "standard deviation of what is left": np.nanstd(left, axis=(-2, -1)),
@@ -545,15 +547,3 @@ def _not_by_formula(fit: HierarchicalFit) -> None:
 def has_evidence(fit: HierarchicalFit) -> bool:
     """Return whether the evidence of models can be computed for these data."""
     return min(fit.counts.right.shape) == 1 and fit.plated is None
-
-
-def _refitted(
-    refit: Callable[[Mapping[str, Prior], int], HierarchicalFit],
-    seed: int,
-    confidence_level: float,
-    prior: Prior,
-) -> tuple[Spread, float]:
-    """Return the accuracies over all tasks with another prior, and their effective sample size."""
-    again = refit({"default": prior}, seed)
-    overall = spread(again.posterior.overall, confidence_level)
-    return overall, float(again.diagnostics["least_ess"])

@@ -44,7 +44,7 @@ from evalstats_plugin.hierarchical.methods import (
 from evalstats_plugin.runtime import ChainLength
 from evalstats_plugin.runtime.chains import convergence
 from evalstats_plugin.runtime.lazy import need_torch
-from evalstats_plugin.stats.arrays import FloatArray, Rng
+from evalstats_plugin.stats.arrays import Rng
 from evalstats_plugin.stats.interval import tail_probability
 from evalstats_plugin.stats.streams import stream
 
@@ -107,20 +107,17 @@ class HierarchicalOptions(ChainLength):
         for name, prior in self.priors.items():
             if name not in (scales := ("default", *SCALES)):
                 raise SelectionError(no_such("scale", name, scales, ", ".join(scales)))
-            _check_prior(prior)
-
-
-def _check_prior(prior: Prior) -> None:
-    family, numbers = str(prior[0]), [float(x) for x in prior[1:]]
-    if family not in _N_PARAMETERS:
-        raise SelectionError(no_such("prior", family, _N_PARAMETERS, ", ".join(_N_PARAMETERS)))
-    # The mean of log σ may be any number.
-    positive = numbers[1:] if family == "lognormal" else numbers
-    count = _N_PARAMETERS[family]
-    if len(numbers) != count or not all(x > 0 for x in positive):
-        msg = f"prior {tuple(prior)} is not a distribution: give {family!r} {count} "
-        raise DesignError(f"{msg}{'number' if count == 1 else 'numbers'} above 0 (a mean of log σ "
-                          "may be any)")  # fmt: skip
+            family, numbers = str(prior[0]), [float(x) for x in prior[1:]]
+            if family not in _N_PARAMETERS:
+                families = ", ".join(_N_PARAMETERS)
+                raise SelectionError(no_such("prior", family, _N_PARAMETERS, families))
+            # The mean of log σ may be any number.
+            positive = numbers[1:] if family == "lognormal" else numbers
+            count = _N_PARAMETERS[family]
+            if len(numbers) != count or not all(x > 0 for x in positive):
+                msg = f"prior {tuple(prior)} is not a distribution: give {family!r} {count} "
+                msg += "number" if count == 1 else "numbers"
+                raise DesignError(f"{msg} above 0 (a mean of log σ may be any)")
 
 
 @overload
@@ -580,11 +577,21 @@ def _summarised(
     counts: EvalCounts, request: _Request, inference: str, why: str,
     posterior: engines_posterior.Posterior,
 ) -> _Inferred:  # fmt: skip
-    """Summarise draws, and note what pooling did."""
+    """Summarise draws, and compare the widths of intervals with those of separate posteriors."""
     level = request.confidence_level
-    cells = spread(posterior.accuracy, level)
-    notes = _pooling_notes(counts, cells, level)
-    return _Inferred(inference, why, posterior, cells, spread(posterior.overall, level), {}, notes)
+    cells, overall = spread(posterior.accuracy, level), spread(posterior.overall, level)
+    alone = engines_posterior.shares(*counts.informative, pooled=False)
+    tail = tail_probability(level)
+    width = alone.quantile(1 - tail) - alone.quantile(tail)
+    ratio = float(np.median(((cells.high - cells.low) / width)[counts.trials > 0]))
+    if ratio < NO_GAIN:
+        note = f"pooling makes intervals of tasks {100 * (1 - ratio):.0f} % narrower (median)"
+    else:
+        note = (
+            f"pooling leaves intervals of tasks as wide as without ({100 * ratio:.0f} %, median): "
+            "use model 'per-task', which is simpler and gives the same"
+        )
+    return _Inferred(inference, why, posterior, cells, overall, {}, (note,))
 
 
 def _gibbs_diagnostics(
@@ -594,7 +601,12 @@ def _gibbs_diagnostics(
     cells = posterior.accuracy.reshape(*posterior.accuracy.shape[:2], -1)
     step = -(-cells.shape[2] // CHECKED_CELLS)
     watched = {**posterior.parameters, "overall": posterior.overall, "accuracy": cells[..., ::step]}
-    by_name = {name: convergence(_halves(values)) for name, values in watched.items()}
+    if options.chains == 1:
+        # A single chain is compared with itself.
+        half = cells.shape[1] // 2
+        watched = {x: np.stack([values[0, :half], values[0, half : 2 * half]])
+                   for x, values in watched.items()}  # fmt: skip
+    by_name = {name: convergence(values) for name, values in watched.items()}
     r_hat = {name: float(np.max(x.r_hat)) for name, x in by_name.items()}
     ess = {name: float(np.min(x.ess)) for name, x in by_name.items()}
     worst, least = max(r_hat.values()), min(ess.values())
@@ -619,38 +631,14 @@ def _gibbs_diagnostics(
     return diagnostics, notes
 
 
-def _halves(draws: FloatArray) -> FloatArray:
-    """Halve a single chain, so that it is compared with itself."""
-    if len(draws) > 1:
-        return draws
-    half = draws.shape[1] // 2
-    return np.stack([draws[0, :half], draws[0, half : 2 * half]])
-
-
-def _pooling_notes(counts: EvalCounts, cells: Spread, level: float) -> tuple[str, ...]:
-    """Compare the widths of intervals with those of separate Beta posteriors, without pooling."""
-    run = counts.trials > 0
-    alone = engines_posterior.shares(*counts.informative, pooled=False)
-    tail = tail_probability(level)
-    width = alone.quantile(1 - tail) - alone.quantile(tail)
-    ratio = float(np.median(((cells.high - cells.low) / width)[run]))
-    if ratio < NO_GAIN:
-        return (f"pooling makes intervals of tasks {100 * (1 - ratio):.0f} % narrower (median)",)
-    return (
-        f"pooling leaves intervals of tasks as wide as without ({100 * ratio:.0f} %, median): use "
-        "model 'per-task', which is simpler and gives the same",
-    )
-
-
 def _extreme_notes(counts: EvalCounts) -> list[str]:
     """Report models and tasks whose effect only the prior bounds: all right or all wrong."""
-    right, trials = counts.right.sum(axis=0), counts.trials.sum(axis=0)
-    flat = int(((right == 0) | (right == trials)).sum())
-    own = counts.right.sum(axis=1), counts.trials.sum(axis=1)
-    models = int(((own[0] == 0) | (own[0] == own[1])).sum())
-    return [
-        f"{count} {what}{' is' if count == 1 else 's are'} all right or all wrong: only the "
-        "prior bounds the distance from the others"
-        for count, what in ((flat, "task"), (models, "model"))
-        if count
-    ]
+    notes: list[str] = []
+    for axis, what in enumerate(("task", "model")):
+        right, trials = counts.right.sum(axis=axis), counts.trials.sum(axis=axis)
+        if count := int(((right == 0) | (right == trials)).sum()):
+            notes.append(
+                f"{count} {what}{' is' if count == 1 else 's are'} all right or all wrong: only "
+                "the prior bounds the distance from the others"
+            )
+    return notes

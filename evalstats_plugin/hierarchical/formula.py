@@ -42,6 +42,12 @@ _GROUPS: Mapping[str, tuple[Any, str]] = {
 }
 """By group: its plate, and the name of the prior of its standard deviation."""
 
+_SCALE_PRIORS: Mapping[str, Any] = {
+    "gamma": td.Gamma,
+    "half-normal": td.HalfNormal,
+    "lognormal": td.LogNormal,
+}
+
 _SAME = {"item": "task:item", "item:task": "task:item", "task:model": "model:task"}
 
 _PAIRS = (("model", "task"), ("task", "model"))
@@ -127,11 +133,6 @@ class Compiled:
         return level.reshape(fit.chains, -1, *level.shape[1:])
 
 
-def _name(what: str, group: str) -> str:
-    """Name of a latent, which is the name of an argument too."""
-    return f"{'' if what == '1' else what + '_'}by_{group.replace(':', '_')}"
-
-
 def compiled(
     formula: str,
     family: str,
@@ -171,9 +172,12 @@ def compiled(
             latents.append(Latent(name, td.Normal(0.0, COEFFICIENT_SD)))
             parts[name] = lambda own, name=name: own[name] * own[f"x_{name}"]
     for what, group in terms.grouped:
-        name, (plate, scale) = _name(what, group), _GROUPS[group]
+        # The name of an argument, too.
+        name = f"{'' if what == '1' else what + '_'}by_{group.replace(':', '_')}"
+        plate, scale = _GROUPS[group]
         sd = f"sd_{name}"
-        prior = _scale_prior(prior_of(priors, scale if what == "1" else "interaction"))
+        kind, *numbers = prior_of(priors, scale if what == "1" else "interaction")
+        prior = _SCALE_PRIORS[str(kind)](*(float(x) for x in numbers))
         if what == "1":
             latents += [Latent(sd, prior), Latent(name, _around_zero(sd), plate)]
             parts[name] = lambda own, name=name: own[name]
@@ -249,15 +253,6 @@ def _around_zero(sd: str) -> Any:
         return td.Normal(0 * own[sd], own[sd])
 
     return with_arguments(prior, [sd])
-
-
-def _scale_prior(prior: Prior) -> Any:
-    kinds: dict[str, Any] = {
-        "gamma": td.Gamma,
-        "half-normal": td.HalfNormal,
-        "lognormal": td.LogNormal,
-    }
-    return kinds[str(prior[0])](*(float(x) for x in prior[1:]))
 
 
 def _covariates(terms: Terms, covariates: Mapping[str, Standardised]) -> dict[str, FloatArray]:

@@ -94,7 +94,7 @@ _LEAVES, _COPIES = 15, 4
 _TIMED, _SLOW = 5, 0.2
 """Steps that are timed, and seconds of one from which two are enough."""
 
-_RECORDING_SECONDS, _RECORDED = 2.0, 4.0
+_RECORDING_SECONDS, _RECORDED = 0.1, 4.0
 """Seconds for recording a gradient, and times that it is as fast afterwards."""
 
 _WORST, _GROUPS = 3, 5

@@ -4,8 +4,10 @@ Processors add in different orders, so that the last digits of a sum differ. Tha
 something is chosen by them: the sign of an eigenvector, the first of equal scores, a direction
 without variance. From there on two runs with one seed have nothing in common.
 
+* `as_floats`: arrays of one shape
 * `root_of`: the root of a covariance that has no arbitrary signs
 * `steady`: numbers without their last digits, to choose and to sort by
+* `log_mean_exp`: the logarithm of a mean of exponentials
 """
 
 from __future__ import annotations
@@ -26,6 +28,15 @@ _NOTHING = 1e-12
 """Variances of less than this share of the largest are rounding errors."""
 _HALF = np.int64(2**20)
 """Half a unit of the last binary digit that is kept, of 52 after the point."""
+
+
+def as_floats(*values: ArrayLike) -> tuple[FloatArray, ...]:
+    """Return arrays of double precision, broadcast against each other.
+
+    >>> [x.tolist() for x in as_floats(1, [2, 3])]
+    [[1.0, 1.0], [2.0, 3.0]]
+    """
+    return tuple(np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in values)))
 
 
 def root_of(covariance: ArrayLike) -> FloatArray:
@@ -64,3 +75,17 @@ def steady(values: ArrayLike) -> FloatArray:
     bits = given.view(np.int64)
     rounded = ((bits + _HALF) & ~(2 * _HALF - 1)).view(np.float64)
     return np.where(np.isfinite(given), rounded, given)
+
+
+def log_mean_exp(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Logarithm of the mean of exponentials along the last axis, and these over their largest.
+
+    SciPy's `logsumexp` takes twice the time.
+
+    >>> log_mean, relative = log_mean_exp(np.log([1.0, 2.0, 3.0]))
+    >>> float(np.exp(log_mean).round(12)), relative.round(3).tolist()
+    (2.0, [0.333, 0.667, 1.0])
+    """
+    most = values.max(axis=-1, keepdims=True)
+    relative = np.exp(values - most)
+    return most[..., 0] + np.log(relative.mean(axis=-1)), relative

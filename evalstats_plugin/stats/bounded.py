@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray, as_floats
 from evalstats_plugin.stats.interval import (
     Interval,
     increasing_root,
@@ -185,21 +185,17 @@ def beta_hpd(
     0.8671 1.0000
     """
     tail_probability(confidence_level)
+    left_out = 1 - confidence_level
 
     def solve(k: FloatArray, n_items: FloatArray) -> Interval:
-        return _highest_density(*beta_posterior(k, n_items, prior), confidence_level)
+        a, b = beta_posterior(k, n_items, prior)
+        peaked, falling, rising = (a > 1) & (b > 1), (a <= 1) & (b > 1), (a > 1) & (b <= 1)
+        mass_below = np.select([falling, rising], [0.0, left_out], left_out / 2)
+        mass_below[peaked] = _mass_below_peaked(a[peaked], b[peaked], left_out)
+        low = _beta_quantile(a, b, mass_below)
+        return Interval(low, 1 - _beta_quantile(b, a, left_out - mass_below))
 
     return _on_distinct(solve, *binomial_counts(successes, n))
-
-
-def _highest_density(a: FloatArray, b: FloatArray, confidence_level: float) -> Interval:
-    """Highest-density interval of Beta(a, b)."""
-    left_out = 1 - confidence_level
-    peaked, falling, rising = (a > 1) & (b > 1), (a <= 1) & (b > 1), (a > 1) & (b <= 1)
-    mass_below = np.select([falling, rising], [0.0, left_out], left_out / 2)
-    mass_below[peaked] = _mass_below_peaked(a[peaked], b[peaked], left_out)
-    low = _beta_quantile(a, b, mass_below)
-    return Interval(low, 1 - _beta_quantile(b, a, left_out - mass_below))
 
 
 def _mass_below_peaked(a: FloatArray, b: FloatArray, left_out: float) -> FloatArray:
@@ -230,9 +226,7 @@ def _mass_below_peaked(a: FloatArray, b: FloatArray, left_out: float) -> FloatAr
 
 def binomial_counts(successes: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Successes and numbers of items as float arrays of one shape, NaN where there are no items."""
-    k, n_items = np.broadcast_arrays(
-        np.asarray(successes, dtype=np.float64), np.asarray(n, dtype=np.float64)
-    )
+    k, n_items = as_floats(successes, n)
     if np.any((k < 0) | (k > n_items)):
         raise ValueError("successes must lie between 0 and n")
     empty = n_items == 0
@@ -454,7 +448,11 @@ def _quantile_block(atoms: FloatArray, weights: FloatArray, probability: float) 
     """
     lowest, highest = atoms.min(axis=1), atoms.max(axis=1)
     unit_atoms = (atoms - lowest[:, None]) / (highest - lowest)[:, None]
-    a, b = _matching_beta(unit_atoms, weights)
+    total = weights.sum(axis=1)
+    mean = _total(weights, unit_atoms) / total
+    spread = _total(weights, (unit_atoms - mean[:, None]) ** 2) / total
+    size = mean * (1 - mean) * (total + 1) / spread - 1
+    a, b = mean * size, (1 - mean) * size
     target = float(special.ndtri(probability))
 
     def newton(start: FloatArray, refinements: int, max_steps: int) -> FloatArray:
@@ -479,15 +477,6 @@ def _quantile_block(atoms: FloatArray, weights: FloatArray, probability: float) 
     rough = newton(np.full(len(atoms), target), refinements=0, max_steps=1)
     score = newton(rough, refinements=REFINEMENTS, max_steps=100)
     return lowest + (highest - lowest) * special.betaincinv(a, b, special.ndtr(score))
-
-
-def _matching_beta(atoms: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Shapes of the Beta variable with the same mean and variance; atoms in [0, 1]."""
-    total = weights.sum(axis=1)
-    mean = _total(weights, atoms) / total
-    spread = _total(weights, (atoms - mean[:, None]) ** 2) / total
-    size = mean * (1 - mean) * (total + 1) / spread - 1
-    return mean * size, (1 - mean) * size
 
 
 def dirichlet_cdf(atoms: FloatArray, weights: FloatArray, at: FloatArray) -> FloatArray:

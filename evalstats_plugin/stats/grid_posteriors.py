@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.stats import clustered
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray, as_floats
 from evalstats_plugin.stats.interval import Interval, increasing_root, tail_probability
 
 special: Any = import_module("scipy.special")
@@ -198,8 +198,7 @@ def _cells(
     successes: ArrayLike, sizes: ArrayLike
 ) -> tuple[FloatArray, FloatArray, tuple[int, ...]]:
     """Successes and sizes of clusters, a row for each cell, and the shape of the cells."""
-    counts = (np.asarray(x, dtype=np.float64) for x in (successes, sizes))
-    right, size = np.broadcast_arrays(*counts)
+    right, size = as_floats(successes, sizes)
     n_clusters = size.shape[-1]
     return right.reshape(-1, n_clusters), size.reshape(-1, n_clusters), size.shape[:-1]
 
@@ -398,15 +397,7 @@ def beta_posteriors(right: FloatArray, size: FloatArray, prior: Prior) -> Iterat
         of_these: list[Tails] = [outcome.part(cells) for outcome in outcomes]
         return _beta_log_posterior(of_these, prior, *parameters)
 
-    centres, scales = _beta_guess(right, size)
-    for grid in grids(
-        log_density, centres, scales, sizes=BETA_NODES, n_series=1, coarse=BETA_COARSE_NODES
-    ):
-        yield grid._replace(cells=nonempty[grid.cells])
-
-
-def _beta_guess(right: FloatArray, size: FloatArray) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Guesses of centre and scale of logit θ and logit ρ, from the clustered standard error."""
+    # Where both parameters are, and how narrow, from the clustered standard error.
     n = size.sum(axis=1)
     share = (right.sum(axis=1) + 0.5) / (n + 1)
     variance = share * (1 - share)
@@ -418,7 +409,11 @@ def _beta_guess(right: FloatArray, size: FloatArray) -> tuple[list[FloatArray], 
     # Three standard errors wide: room for normal tails, and beyond them for those of few clusters,
     # which fall off like exp(-|u|).
     scales = [np.minimum(3 * spread, 1), np.full_like(n, 2.0)]
-    return [special.logit(share), special.logit(icc)], scales
+    centres = [special.logit(share), special.logit(icc)]
+    for grid in grids(
+        log_density, centres, scales, sizes=BETA_NODES, n_series=1, coarse=BETA_COARSE_NODES
+    ):
+        yield grid._replace(cells=nonempty[grid.cells])
 
 
 def _beta_log_posterior(
@@ -550,10 +545,6 @@ class Axis(NamedTuple):
     def place(self, x: FloatArray) -> FloatArray:
         """Values of t at x, shape (cells, n)."""
         return np.arcsinh((x - self.centre[:, None]) / self.scale[:, None])
-
-    def log_slope(self, t: FloatArray) -> FloatArray:
-        """Logarithm of dx/dt."""
-        return np.log(self.scale[:, None] * np.cosh(t))
 
 
 class Grid(NamedTuple):
@@ -697,15 +688,13 @@ def _box(
             last = np.minimum(coarse - np.argmax(here[:, ::-1], axis=1), coarse - 1)
             ends = (np.take_along_axis(t, i[:, None], axis=1)[:, 0] for i in (first, last))
             axes[d] = Axis(axis.centre, axis.scale, *ends)
+        last = axes[-1]
         peak = log_weights.reshape(len(cells), -1).argmax(axis=1) % coarse
-        axes[-1] = _recentred(axes[-1], np.take_along_axis(nodes[-1], peak[:, None], axis=1))
+        peak_t = np.take_along_axis(nodes[-1], peak[:, None], axis=1)
+        recentred = last._replace(centre=last.values(peak_t)[:, 0])
+        ends_t = recentred.place(last.values(np.stack([last.first, last.last], axis=1)))
+        axes[-1] = Axis(recentred.centre, recentred.scale, *ends_t.T)
     return axes
-
-
-def _recentred(axis: Axis, t: FloatArray) -> Axis:
-    ends = axis.values(np.stack([axis.first, axis.last], axis=1))
-    moved = axis._replace(centre=axis.values(t)[:, 0])
-    return Axis(moved.centre, moved.scale, *moved.place(ends).T)
 
 
 def _grid(
@@ -742,5 +731,6 @@ def _log_weights(
     log_weights = log_density([axis.values(t) for axis, t in zip(axes, nodes, strict=True)], cells)
     for d, (axis, t) in enumerate(zip(axes, nodes, strict=True)):
         others = tuple(i + 1 for i in range(len(axes)) if i != d)
-        log_weights += np.expand_dims(axis.log_slope(t), others)
+        slope = axis.scale[:, None] * np.cosh(t)
+        log_weights += np.expand_dims(np.log(slope), others)
     return log_weights

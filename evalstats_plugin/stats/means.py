@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, as_floats
 from evalstats_plugin.stats.interval import Interval, normal_quantile, tail_probability
 
 # Resamples are drawn in blocks of about this many numbers, which stay in the processor's cache;
@@ -377,9 +377,7 @@ def _items(
     numerator: ArrayLike, denominator: ArrayLike
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Numerators and denominators, 0 where either is missing, and which items have both."""
-    y, w = np.broadcast_arrays(
-        np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
-    )
+    y, w = as_floats(numerator, denominator)
     if np.any(w < 0):
         raise ValueError("denominators must not be negative")
     seen = ~(np.isnan(y) | np.isnan(w))

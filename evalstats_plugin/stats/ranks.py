@@ -153,8 +153,7 @@ def prob_best(
     variance = noise.mean() * (1 / NOISE_SHARES - 1)
     total = variance[:, None] + noise
     log_likelihood = -0.5 * (np.log(total) + estimates**2 / total).sum(axis=1)
-    weights = np.exp(log_likelihood - log_likelihood.max())
-    drawn = rng.choice(variance, size=(n_draws, 1), p=weights / weights.sum())
+    drawn = rng.choice(variance, size=(n_draws, 1), p=special.softmax(log_likelihood))
     # The noise is itself estimated from the items.
     freedom = values.shape[1] - 1 + PRIOR_ITEMS
     noise = noise * (freedom / rng.chisquare(freedom, size=(n_draws, 1)))

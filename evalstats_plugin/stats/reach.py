@@ -128,7 +128,12 @@ def reach_points(
     u : shape (C, M)
         Scores on the scale of [0, 1], NaN where missing.
     """
-    scores, weights = _distinct_partial(u)
+    # Of equal scores one counts, and none at a bound; near a bound they count less than 1.
+    scores = np.sort(np.where(np.isnan(u), 2.0, u), axis=1)
+    counts = (scores > 0) & (scores < 1)
+    counts[:, 1:] &= np.diff(scores, axis=1) > SAME
+    scores = np.where(counts, scores, 0.5)
+    weights = np.where(counts, np.minimum(1.0, scores * (1 - scores) / SOFT), 0.0)
     logits, d = special.logit(scores), weights.sum(axis=1)
     few = d <= 1
     rest = np.where(few, 1.0, d - 1)
@@ -143,15 +148,3 @@ def reach_points(
         np.where(attained[0], 0.0, np.minimum(special.expit(mean - far), least)),
         np.where(attained[1], 1.0, np.maximum(special.expit(mean + far), greatest)),
     )
-
-
-def _distinct_partial(u: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Scores in order, and how much each counts: of equal ones one, and none at a bound.
-
-    A score counts 1 from about .02 away from the bounds, less nearer to them.
-    """
-    scores = np.sort(np.where(np.isnan(u), 2.0, u), axis=1)
-    counts = (scores > 0) & (scores < 1)
-    counts[:, 1:] &= np.diff(scores, axis=1) > SAME
-    scores = np.where(counts, scores, 0.5)
-    return scores, np.where(counts, np.minimum(1.0, scores * (1 - scores) / SOFT), 0.0)

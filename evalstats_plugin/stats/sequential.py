@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray, log_mean_exp
 from evalstats_plugin.stats.bounded import binomial_counts, to_unit
 from evalstats_plugin.stats.interval import Interval, increasing_root, tail_probability
 from evalstats_plugin.stats.pairs.paired import PairedCounts
@@ -237,8 +237,6 @@ def _log_capital(
         factor = up + down
         wealth = (w @ np.log(factor))[:, 0]
         rate = (w @ ((down / (1 - m) - up / m) / factor))[:, 0]
-        most = wealth.max(axis=1, keepdims=True)
-        share = np.exp(wealth - most)
-        value[block] = most[:, 0] + np.log(share.mean(axis=1))
+        value[block], share = log_mean_exp(wealth)
         slope[block] = (share * rate).sum(axis=1) / share.sum(axis=1)
     return value, slope

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy import special
 
 from evalstats_plugin.ranking.ratings.fit import normal_draws
-from evalstats_plugin.stats.arrays import root_of, steady
+from evalstats_plugin.stats.arrays import log_mean_exp, root_of, steady
 from evalstats_plugin.stats.ranks import prob_best
 
 
@@ -75,3 +76,14 @@ def test_steady_numbers_are_equal_where_only_roundings_differ():
 def test_steady_leaves_what_is_not_finite():
     assert np.array_equal(steady([np.nan, np.inf, 0.0]), [np.nan, np.inf, 0.0], equal_nan=True)
     assert steady(-1.5) == -1.5
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 7)])
+def test_the_log_of_a_mean_of_exponentials_is_that_of_scipy(shape):
+    values = np.random.default_rng(0).normal(-900, 200, shape)
+    log_mean, relative = log_mean_exp(values)
+
+    np.testing.assert_allclose(log_mean, special.logsumexp(values, axis=-1) - np.log(7), rtol=1e-14)
+    assert (relative.max(axis=-1) == 1).all()
+    share = relative / relative.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(share, special.softmax(values, axis=-1), rtol=1e-14)

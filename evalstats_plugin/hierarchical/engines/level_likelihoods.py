@@ -107,15 +107,12 @@ class QuestionLikelihood:
         if self.dense:
             self.tally = np.zeros((len(self.sums), g))
             self.tally[self.sum, self.block] = self.count
-        self.parts = self._parts(n, t)
-
-    def _parts(self, n: int, t: int) -> list[tuple[slice, slice]]:
-        """Blocks, and sums in these, whose derivatives are computed together."""
+        # Blocks, and sums in these, whose derivatives are computed together.
         each = np.bincount(self.task[self.block], minlength=t) * n * max(n, 3 * int(_SPAN**2))
         number = each.cumsum() // _BLOCK
         first = np.flatnonzero(np.diff(number, prepend=-1))
         edges = np.searchsorted(self.task, np.append(first, t))
-        return [
+        self.parts = [
             (slice(a, b), slice(*np.searchsorted(self.block, (a, b)).tolist()))
             for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         ]
@@ -179,8 +176,7 @@ class QuestionLikelihood:
         """Nodes of κ (Q,), and P(node | sum of right answers) in each block, (K, Q)."""
         kappa, table = self._table(level[None], np.array([log_sd]))
         log_p = table[0, self.block] - kappa * self.sums[self.sum, None]
-        weight = np.exp(log_p - log_p.max(axis=1, keepdims=True))
-        return kappa[0], weight / weight.sum(axis=1, keepdims=True)
+        return kappa[0], special.softmax(log_p, axis=1)
 
     def derivatives(self, level: FloatArray, log_sd: float) -> tuple[FloatArray, FloatArray, float]:
         """Gradient (N, T), minus the Hessian (T, N, N), and the expected sum of κ²."""

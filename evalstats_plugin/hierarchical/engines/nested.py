@@ -31,7 +31,7 @@ from evalstats_plugin.hierarchical.engines.posterior import (
 from evalstats_plugin.hierarchical.methods import Prior, prior_of
 from evalstats_plugin.runtime.chains import pareto_shape
 from evalstats_plugin.runtime.memory import check_memory
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, log_mean_exp
 
 _PREDICTED = 1000
 """Draws for which likelihoods and replications are kept."""
@@ -191,8 +191,7 @@ def fit_nested(
     count = size[0] * size[1]
     at = proposal.draw(max(_PARTICLES * count, _FEWEST), rng)
     log_weights = nested.log_density(at) - proposal.log_density(at)
-    weights = np.exp(log_weights - log_weights.max())
-    evidence = float(np.log(weights.mean()) + log_weights.max())
+    evidence, weights = log_mean_exp(log_weights)
     error = float(weights.std() / weights.mean() / len(weights) ** 0.5)
     weights /= weights.sum()
     # Systematic resampling, and draws in random order.
@@ -200,7 +199,7 @@ def fit_nested(
     kept = at[rng.permutation(place.clip(max=len(at) - 1))]
     posterior = _posterior(counts, nested, kept, own, size, rng)
     return NestedFit(posterior, len(at), float(1 / (weights**2).sum()),
-                     float(pareto_shape(weights[None])[0]), evidence, error)  # fmt: skip
+                     float(pareto_shape(weights[None])[0]), float(evidence), error)  # fmt: skip
 
 
 def _adapted(nested: _Nested, rng: np.random.Generator) -> _Proposal:
@@ -210,7 +209,14 @@ def _adapted(nested: _Nested, rng: np.random.Generator) -> _Proposal:
     first[:2] = special.logit(share), np.log(0.5)
     found = optimize.minimize(lambda x: -nested.log_density(x[None])[0], first, method="BFGS")
     mean = np.asarray(found.x, dtype=np.float64)
-    covariance = _covariance(nested, mean)
+    # The inverse of the curvature there, by differences; no wider than the priors.
+    steps = _STEP * np.eye(len(mean))
+    plus, minus = steps[:, None] + steps, steps[:, None] - steps
+    at = mean + np.concatenate([x.reshape(-1, len(mean)) for x in (plus, minus, -minus, -plus)])
+    with_with, with_less, less_with, less_less = nested.log_density(at).reshape(4, len(mean), -1)
+    curvature = -(with_with - with_less - less_with + less_less) / (4 * _STEP**2)
+    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+    covariance = (vectors / np.maximum(values, _LEAST_CURVATURE)) @ vectors.T
     for _ in range(_ROUNDS):
         proposal = _student(mean, covariance)
         at = proposal.draw(_ROUGH, rng)
@@ -220,18 +226,6 @@ def _adapted(nested: _Nested, rng: np.random.Generator) -> _Proposal:
         away = at - mean
         covariance = (weights[:, None] * away).T @ away + 1e-8 * np.eye(len(mean))
     return _student(mean, covariance)
-
-
-def _covariance(nested: _Nested, mode: FloatArray) -> FloatArray:
-    """Inverse curvature of the log density, by differences; no wider than the priors."""
-    steps = _STEP * np.eye(len(mode))
-    pairs = steps[:, None] + steps
-    apart = steps[:, None] - steps
-    at = mode + np.concatenate([x.reshape(-1, len(mode)) for x in (pairs, apart, -apart, -pairs)])
-    with_with, with_less, less_with, less_less = nested.log_density(at).reshape(4, len(mode), -1)
-    curvature = -(with_with - with_less - less_with + less_less) / (4 * _STEP**2)
-    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
-    return (vectors / np.maximum(values, _LEAST_CURVATURE)) @ vectors.T
 
 
 def _posterior(

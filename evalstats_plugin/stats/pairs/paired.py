@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from evalstats_plugin.stats import bounded
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray, as_floats
 from evalstats_plugin.stats.bounded import binomial_cdf, wilson
 from evalstats_plugin.stats.interval import (
     Interval,
@@ -56,9 +56,7 @@ def paired_counts(
     both: ArrayLike, only_a: ArrayLike, only_b: ArrayLike, neither: ArrayLike
 ) -> PairedCounts:
     """Build tables from counts that broadcast against each other."""
-    cells = np.broadcast_arrays(
-        *(np.asarray(x, dtype=np.float64) for x in (both, only_a, only_b, neither))
-    )
+    cells = as_floats(both, only_a, only_b, neither)
     if any(np.any(x < 0) for x in cells):
         raise ValueError("counts of items must not be negative")
     empty = sum(cells) == 0
@@ -174,7 +172,12 @@ def newcombe(counts: PairedCounts, *, confidence_level: float) -> Interval:
     right_a, right_b = counts.both + counts.only_a, counts.both + counts.only_b
     a, b = (wilson(right, n, confidence_level=confidence_level) for right in (right_a, right_b))
     p_a, p_b = right_a / n, right_b / n
-    phi = _corrected_phi(counts)
+    both, only_a, only_b, neither = counts
+    margins = (both + only_a) * (only_b + neither) * (both + only_b) * (only_a + neither)
+    product = both * neither - only_a * only_b
+    product = np.where(product > 0, np.maximum(product - n / 2, 0), product)
+    # 0 where it is undefined.
+    phi = np.where(margins > 0, product / np.sqrt(np.where(margins > 0, margins, 1)), 0.0)
 
     def combined(first: FloatArray, second: FloatArray) -> FloatArray:
         return np.sqrt(np.maximum(first**2 - 2 * phi * first * second + second**2, 0))
@@ -184,15 +187,6 @@ def newcombe(counts: PairedCounts, *, confidence_level: float) -> Interval:
         difference - combined(p_b - b.low, a.high - p_a),
         difference + combined(b.high - p_b, p_a - a.low),
     )
-
-
-def _corrected_phi(counts: PairedCounts) -> FloatArray:
-    """Continuity-corrected correlation of being right; 0 where it is undefined."""
-    both, only_a, only_b, neither = counts
-    margins = (both + only_a) * (only_b + neither) * (both + only_b) * (only_a + neither)
-    product = both * neither - only_a * only_b
-    product = np.where(product > 0, np.maximum(product - counts.n / 2, 0), product)
-    return np.where(margins > 0, product / np.sqrt(np.where(margins > 0, margins, 1)), 0.0)
 
 
 def wald(counts: PairedCounts, *, confidence_level: float) -> Interval:

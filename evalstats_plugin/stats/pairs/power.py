@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, as_floats, log_mean_exp
 from evalstats_plugin.stats.bounded import binomial_cdf
 from evalstats_plugin.stats.streams import stream
 
@@ -230,9 +230,7 @@ def paired_power(
     >>> print(f"{paired_power(200, 0.2, 0.1, tail=0.025):.4f}")
     0.9051
     """
-    n, differing, size = np.broadcast_arrays(
-        *(np.asarray(x, dtype=np.float64) for x in (n_items, discordance, np.abs(difference)))
-    )
+    n, differing, size = as_floats(n_items, discordance, np.abs(difference))
     if np.any((size > differing) | (differing > 1) | (n < 1)):
         raise ValueError("there must be an item or more, and |difference| <= discordance <= 1")
     mean, spread = n * differing, np.sqrt(n * differing * (1 - differing))
@@ -378,9 +376,7 @@ def _log_capital_of_sums(sums: FloatArray, losses: FloatArray, squares: float) -
     if squares > _MOST_SQUARES:
         return sums**2 / (2 * squares) - np.log(np.pi * squares / 2) / 2
     at = np.linspace(sums.min(initial=-1.0), sums.max(initial=1.0), 129)
-    by_bet = at[:, None] * _BETS - losses
-    most = by_bet.max(axis=1, keepdims=True)
-    won = most[:, 0] + np.log(np.exp(by_bet - most).mean(axis=1))
+    won, _ = log_mean_exp(at[:, None] * _BETS - losses)
     return np.interp(sums, at, won)
 
 

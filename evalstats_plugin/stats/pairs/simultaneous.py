@@ -312,7 +312,9 @@ class _Leads:
         self, units: Units, a: IntArray, b: IntArray, pairs: MeanDifferences, n_draws: int
     ) -> None:
         self._a, self._b, self._units = a, b, units
-        self._unit = _unit_of(units.sums)
+        # A power of two near the largest sum, which single precision can square.
+        largest = np.max(np.abs(units.sums), initial=0.0, where=np.isfinite(units.sums))
+        self._unit = float(np.ldexp(1.0, min(int(np.frexp(largest)[1]), 1000)))
         complete = units.differences is None
         sign, of_models, of_units = _keys(units.sums)
         order = np.argsort(of_units, kind="stable")
@@ -495,12 +497,6 @@ def _normal(n: int, n_draws: int, what: str) -> Floats:
         if rows.size <= KEPT:
             _DRAWN[key] = rows, drawn.bit_generator.state
     return rows[:n]
-
-
-def _unit_of(sums: FloatArray) -> float:
-    """Power of two near the largest sum, which single precision can square; exact to divide by."""
-    largest = np.max(np.abs(sums), initial=0.0, where=np.isfinite(sums))
-    return float(np.ldexp(1.0, min(int(np.frexp(largest)[1]), 1000)))
 
 
 def _keys(sums: FloatArray) -> tuple[float, FloatArray, FloatArray]:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from evalstats_plugin.stats import bounded
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, as_floats
 from evalstats_plugin.stats.bounded import wilson
 from evalstats_plugin.stats.clustered import cluster_moments
 from evalstats_plugin.stats.interval import (
@@ -92,9 +92,7 @@ def independent_counts(
     right_a: ArrayLike, n_a: ArrayLike, right_b: ArrayLike, n_b: ArrayLike
 ) -> Counts:
     """Build counts from arrays that broadcast against each other."""
-    cells = np.broadcast_arrays(
-        *(np.asarray(x, dtype=np.float64) for x in (right_a, n_a, right_b, n_b))
-    )
+    cells = as_floats(right_a, n_a, right_b, n_b)
     for right, n in (cells[:2], cells[2:]):
         if np.any((right < 0) | (right > n)):
             raise ValueError("right answers must lie between 0 and the number of items")
@@ -447,10 +445,8 @@ def _hypergeometric_tails(
 ) -> tuple[float, float]:
     x = np.arange(max(0.0, size + n_right - n), min(size, n_right) + 1)
     parts = np.stack([x, n_right - x, size - x, n - n_right - size + x])
-    log_ways = -special.gammaln(parts + 1).sum(axis=0)
-    ways = np.exp(log_ways - log_ways.max())
-    ways /= ways.sum()
-    return min(float(ways[x <= right].sum()), 1.0), min(float(ways[x >= right].sum()), 1.0)
+    mass = special.softmax(-special.gammaln(parts + 1).sum(axis=0))
+    return min(float(mass[x <= right].sum()), 1.0), min(float(mass[x >= right].sum()), 1.0)
 
 
 def beta_contrast(betas: FloatArray, of: Contrast, confidence_level: float) -> Posterior:
@@ -491,53 +487,34 @@ def _both_ways(tables: FloatArray) -> tuple[BoolArray, FloatArray, IntArray]:
 
 def _solve(tables: FloatArray, of: Contrast, tail: float) -> FloatArray:
     """Lower limit, and the probability that the contrast is below 0, of tables (rows, 4)."""
-    pairs = _known_best(tables, of)
+    means, variances = _moments(tables, of)
+    # The one with less variance first: the other is smoother.
+    a_first = variances[0] <= variances[1]
+    narrow_first = np.where(a_first[:, None], tables, tables[:, [2, 3, 0, 1]])
+    right, wrong = narrow_first[:, ::2], narrow_first[:, 1::2]
+    # Lower quantile, and complement of the upper quantile, both without cancellation.
+    margins = np.stack(
+        [special.betaincinv(right, wrong, NEGLIGIBLE), special.betaincinv(wrong, right, NEGLIGIBLE)]
+    )
+    sign = np.where(a_first, 1.0, -1.0)
     target = float(special.ndtri(tail))
 
+    def below(x: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """P(contrast of b to a ≤ x) and its derivative."""
+        turned = sign[rows]
+        value, density = _cdf_and_density(narrow_first[rows], margins[:, rows], turned * x, of)
+        return np.maximum(np.where(turned > 0, value, 1 - value), 0.0), density
+
     def excess(x: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        value, density = pairs.below(x, rows)
+        value, density = below(x, rows)
         # On the normal scale the distribution is nearly linear.
         score = special.ndtri(np.clip(value, 1e-300, 1 - 1e-16))
         return score - target, density * np.exp(score**2 / 2) * np.sqrt(2 * np.pi)
 
-    means, variances = _moments(tables, of)
     start = means[1] - means[0] + target * np.sqrt(variances.sum(axis=0))
     limit = 1 - 1e-12 if of == "difference" else 500.0
     lower = increasing_root(excess, start, bracket=(-limit, limit), tolerance=1e-8)
-    return np.stack([lower, pairs.below(np.zeros(len(tables)))[0]])
-
-
-class _Pairs(NamedTuple):
-    """Pairs of Beta variables, the one with less variance first: the other is smoother."""
-
-    tables: FloatArray
-    margins: FloatArray
-    """Lower quantile, and complement of the upper quantile, both without cancellation."""
-    sign: FloatArray
-    """-1 where the first is b, so that the contrast is reversed."""
-    of: Contrast
-
-    def below(
-        self, x: FloatArray, rows: IntArray | slice = slice(None)
-    ) -> tuple[FloatArray, FloatArray]:
-        """P(contrast of b to a ≤ x) and its derivative."""
-        sign = self.sign[rows]
-        value, density = _cdf_and_density(
-            self.tables[rows], self.margins[:, rows], sign * x, self.of
-        )
-        return np.maximum(np.where(sign > 0, value, 1 - value), 0.0), density
-
-
-def _known_best(tables: FloatArray, of: Contrast) -> _Pairs:
-    """Put the variable with less variance first."""
-    _, variances = _moments(tables, of)
-    a_first = variances[0] <= variances[1]
-    tables = np.where(a_first[:, None], tables, tables[:, [2, 3, 0, 1]])
-    right, wrong = tables[:, ::2], tables[:, 1::2]
-    both_ways = (right, wrong), (wrong, right)
-    quantiles = [special.betaincinv(*shapes, NEGLIGIBLE) for shapes in both_ways]
-    margins = np.asarray(quantiles, dtype=np.float64)
-    return _Pairs(tables, margins, np.where(a_first, 1.0, -1.0), of)
+    return np.stack([lower, below(np.zeros(len(tables)), np.arange(len(tables)))[0]])
 
 
 def _cdf_and_density(
@@ -550,28 +527,39 @@ def _cdf_and_density(
     that stretches both ends of that range.
     """
     right_a, wrong_a, right_b, wrong_b = (tables[:, k : k + 1] for k in range(4))
-    of_a, of_b = _ranges(x[:, None], of)
-    v, step = _nodes(margins, x[:, None], of_a, of_b, of)
+    x = x[:, None]
+    of_a, of_b = _ranges(x, of)
+    ahead = x > 0
+    # Equally spaced nodes over the range with non-negligible density.
+    below, above = margins[0], margins[1]
+    lowest: FloatArray = (below[:, :1] - of_a.before) / of_a.length
+    highest: FloatArray = (above[:, :1] - of_a.after) / of_a.length
+    if of != "log odds ratio":
+        # At that end the range of b starts at 0, or ends at 1.
+        lowest = np.where(ahead, lowest, np.maximum(lowest, below[:, 1:] / of_b.length))
+        highest = np.where(ahead, np.maximum(highest, above[:, 1:] / of_b.length), highest)
+    first, last = _stretched(lowest), -_stretched(highest)
+    span = np.maximum(last - first, 0)
+    v = first + span * np.linspace(0, 1, NODES)
     u = 2 * np.sinh(v)
     share, rest = special.expit(u), special.expit(-u)
     if of == "log odds ratio":
-        b, not_b = special.expit(u + x[:, None]), special.expit(-u - x[:, None])
+        b, not_b = special.expit(u + x), special.expit(-u - x)
         b_slope = b * not_b
     else:
         b, not_b = of_b.at(share, rest)
         b_slope = b if of == "log ratio" else np.ones_like(b)
     log_slope = special.log_expit(u) + special.log_expit(-u) + np.log(2 * np.cosh(v))
     a_density = np.exp(_log_density(right_a, wrong_a, *of_a.at(share, rest)) + log_slope)
-    weight = a_density * of_a.length * step
-    ahead = x > 0
+    weight = a_density * of_a.length * (span / (NODES - 1))
     tails = special.betainc(
-        np.where(ahead[:, None], wrong_b, right_b),
-        np.where(ahead[:, None], right_b, wrong_b),
-        np.where(ahead[:, None], not_b, b),
+        np.where(ahead, wrong_b, right_b),
+        np.where(ahead, right_b, wrong_b),
+        np.where(ahead, not_b, b),
     )
     b_density = b_slope * np.exp(_log_density(right_b, wrong_b, b, not_b))
     total, density = (np.einsum("pn,pn->p", weight, values) for values in (tails, b_density))
-    return np.where(ahead, 1 - total, total), density
+    return np.where(ahead[:, 0], 1 - total, total), density
 
 
 class _Range(NamedTuple):
@@ -600,22 +588,6 @@ def _ranges(x: FloatArray, of: Contrast) -> tuple[_Range, _Range]:
         )
     everything = _Range(np.zeros_like(x), np.ones_like(x), np.zeros_like(x))
     return everything, everything
-
-
-def _nodes(
-    margins: FloatArray, x: FloatArray, of_a: _Range, of_b: _Range, of: Contrast
-) -> tuple[FloatArray, FloatArray]:
-    """Equally spaced nodes over the range with non-negligible density, and the step."""
-    below, above = margins[0], margins[1]
-    lowest: FloatArray = (below[:, :1] - of_a.before) / of_a.length
-    highest: FloatArray = (above[:, :1] - of_a.after) / of_a.length
-    if of != "log odds ratio":
-        # At that end the range of b starts at 0, or ends at 1.
-        lowest = np.where(x > 0, lowest, np.maximum(lowest, below[:, 1:] / of_b.length))
-        highest = np.where(x > 0, np.maximum(highest, above[:, 1:] / of_b.length), highest)
-    first, last = _stretched(lowest), -_stretched(highest)
-    span = np.maximum(last - first, 0)
-    return first + span * np.linspace(0, 1, NODES), span / (NODES - 1)
 
 
 def _stretched(share: FloatArray) -> FloatArray:

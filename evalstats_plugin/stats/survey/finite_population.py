@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray, as_floats
 from evalstats_plugin.stats.interval import Interval, tail_probability
 
 LimitsFunction: TypeAlias = Callable[[FloatArray], tuple[IntArray, IntArray]]
@@ -82,11 +82,7 @@ def _predict(
     prior: tuple[float, float],
 ) -> Interval:
     """Limits of the predicted score, solved once for each distinct (k, n, N)."""
-    k, n_items, total = np.broadcast_arrays(
-        np.asarray(successes, dtype=np.float64),
-        np.asarray(n, dtype=np.float64),
-        np.asarray(population, dtype=np.float64),
-    )
+    k, n_items, total = as_floats(successes, n, population)
     if np.any((k < 0) | (k > n_items) | (n_items > total)):
         raise ValueError("successes must lie between 0 and n, and n must not exceed the population")
     cells = np.stack([k.ravel(), n_items.ravel(), total.ravel()], axis=1)
@@ -125,9 +121,7 @@ def _beta_binomial(a: FloatArray, b: FloatArray, left: FloatArray) -> FloatArray
         - special.gammaln(outcome + 1)
         - special.gammaln(rest + 1)
     )
-    log_mass = np.where(outcome <= left, log_mass, -np.inf)
-    mass = np.exp(log_mass - log_mass.max(axis=1, keepdims=True))
-    return mass / mass.sum(axis=1, keepdims=True)
+    return special.softmax(np.where(outcome <= left, log_mass, -np.inf), axis=1)
 
 
 def shrink(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, as_floats
 from evalstats_plugin.stats.clustered import by_cluster, cluster_moments
 from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.survey.regression import (
@@ -72,7 +72,7 @@ def cross_fitted(
         One slope for all models, of differences between them on the same items: what is optimal for
         comparing them, where most items are labelled for several.
     """
-    y, f = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (labels, judged)))
+    y, f = as_floats(labels, judged)
     is_judged = ~np.isnan(f)
     seen = is_judged & ~np.isnan(y)
     n, total = (mask.sum(axis=1).astype(np.float64) for mask in (seen, is_judged))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalstats_plugin.stats import bounded
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, as_floats
 from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.means import moments, t_quantile
 
@@ -64,9 +64,7 @@ def adjust_to_benchmark(
         Squared residuals are divided by (1 - leverage) to this power: 1 (HC2), or 2 (HC3) for
         scores without bounds [MW85]_.
     """
-    y, x = np.broadcast_arrays(
-        np.asarray(scores, dtype=np.float64), np.asarray(covariate, dtype=np.float64)
-    )
+    y, x = as_floats(scores, covariate)
     has_covariate = ~np.isnan(x)
     seen = has_covariate & ~np.isnan(y)
     n, total = (mask.sum(axis=-1).astype(np.float64) for mask in (seen, has_covariate))

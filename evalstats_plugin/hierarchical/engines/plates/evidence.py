@@ -96,11 +96,10 @@ def log_evidence(scene: Scene, sources: Sources | None = None) -> Tensor:
     """
     total = contract_plate(scene, None, {}, sources or {}).message.reshape(())
     if not bool(torch.isfinite(total.detach())):
-        msg = (
+        raise DesignError(
             "no combination of particles has a density above 0: give a proposal that covers the "
             "posterior, or take another method"
         )
-        raise DesignError(msg)
     return total
 
 
@@ -331,8 +330,9 @@ def contract(factors: Sequence[Tensor], axes: frozenset[int]) -> Contracted:
         Axes to sum over; all have size 1 in the message.
     """
     left = list(factors)
+    tables = tuple(sizes_of(dict(enumerate(f.shape))) for f in left)
     done: list[Elimination] = []
-    for step in contraction_steps(tuple(_sizes(f) for f in left), axes):
+    for step in contraction_steps(tables, axes):
         total = reduce(add, (left[i] for i in step.picked))
         left = [f for i, f in enumerate(left) if i not in step.picked]
         for axis in step.summed:
@@ -376,8 +376,9 @@ def contraction_steps(tables: tuple[Sizes, ...], axes: frozenset[int]) -> tuple[
     return tuple(steps)
 
 
-def _sizes(table: Tensor) -> Sizes:
-    return tuple((axis, n) for axis, n in enumerate(table.shape) if n > 1)
+def sizes_of(axes: Mapping[int, int]) -> Sizes:
+    """Return the axes longer than 1, in order."""
+    return tuple((axis, n) for axis, n in sorted(axes.items()) if n > 1)
 
 
 class Particles(NamedTuple):

@@ -30,6 +30,7 @@ from evalstats_plugin.hierarchical.engines.plates.evidence import (
     joint_bound,
     joint_log_weights,
     log_evidence,
+    sizes_of,
     weigh,
     weighted_mean,
 )
@@ -438,13 +439,12 @@ def choose_blocks(bound: Bound, k: int, memory: int | None) -> dict[str, int]:
             break
         if not divisible:
             sizes = ", ".join(f"{p} {n}" for p, n in s.sizes.items()) or "no plates"
-            msg = (
+            raise DesignError(
                 f"{k} particles of {counted(len(s.groups), 'group')} ({sizes}) need about "
                 f"{needed / 2**20:.4g} MiB for one member of each plate, more than the limit of "
                 f"{most / 2**20:.4g} MiB: use fewer particles, give latents of one plate a group=, "
                 "depend on fewer parents, raise memory=, or take another method"
             )
-            raise DesignError(msg)
         blocks[divisible[0]] = -(-blocks[divisible[0]] // 2)
     check_memory(needed, bound.device, f"tables of {k} particles")
     return blocks
@@ -465,8 +465,15 @@ def _tables(
     own = [*(g.name for g in s.groups_of(plate)), *(o.name for o in s.observed_in(plate))]
     for name in own:
         axes = {**chain, **{s.particle_axis[g]: k for g in s.groups_seen(name)}}
-        tables.append(_sorted_sizes(axes))
-        total += math.prod(axes.values()) * _vector(bound, name)
+        tables.append(sizes_of(axes))
+        # The largest vector that the density is computed from.
+        if name in s.groups:
+            vector = max(math.prod(x.shape) for x in s.groups[name].latents)
+        else:
+            near = [x for g in s.groups_seen(name) for x in s.groups[g].latents]
+            data = math.prod(bound.shape_of_value(name))
+            vector = max(data, *(math.prod(x.shape) for x in near), 1)
+        total += math.prod(axes.values()) * vector
     for child in s.within(plate):
         inside, message = _tables(bound, k, blocks, child)
         total += inside
@@ -478,19 +485,4 @@ def _tables(
     if plate is not None:
         sizes.pop(s.plate_axis[plate], None)
     steps = contraction_steps(tuple(tables), axes)
-    return total + max((x.entries for x in steps), default=1), _sorted_sizes(sizes)
-
-
-def _sorted_sizes(axes: Mapping[int, int]) -> Sizes:
-    """Return the axes longer than 1, in order."""
-    return tuple((a, n) for a, n in sorted(axes.items()) if n > 1)
-
-
-def _vector(bound: Bound, name: str) -> int:
-    """Return the largest vector that the density of a group, or of data, is computed from."""
-    s = bound.structure
-    if name in s.groups:
-        return max(math.prod(x.shape) for x in s.groups[name].latents)
-    near = [x for g in s.groups_seen(name) for x in s.groups[g].latents]
-    data = bound.shape_of_value(name)
-    return max(math.prod(data), *(math.prod(x.shape) for x in near), 1)
+    return total + max((x.entries for x in steps), default=1), sizes_of(sizes)

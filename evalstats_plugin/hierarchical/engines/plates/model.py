@@ -425,26 +425,24 @@ def _groups(latents: dict[str, Latent]) -> dict[str, Group]:
     members: dict[str, list[Latent]] = {}
     for latent in latents.values():
         members.setdefault(latent.set_of_particles, []).append(latent)
-    built = {name: _group(name, group, latents) for name, group in members.items()}
+    built: dict[str, Group] = {}
+    for name, group in members.items():
+        if len({x.plate for x in group}) > 1:
+            names = few([x.name for x in group])
+            raise DesignError(f"group {name!r} has latents of several plates ({names}): split it")
+        taken = {x.name: (*arguments(x.prior), *arguments(x.program)) for x in group}
+        inside = set(taken)
+        order = _sorted({x: inside & set(names) for x, names in taken.items()})
+        parents = dict.fromkeys(
+            latents[p].set_of_particles
+            for names in taken.values()
+            for p in names
+            if p in latents and p not in inside
+        )
+        ordered = tuple(latents[x] for x in order)
+        built[name] = Group(name, group[0].plate, ordered, tuple(parents))
     after = {name: set(g.parents) for name, g in built.items()}
     return {name: built[name] for name in _sorted(after)}
-
-
-def _group(name: str, members: list[Latent], latents: dict[str, Latent]) -> Group:
-    if len({x.plate for x in members}) > 1:
-        names = few([x.name for x in members])
-        raise DesignError(f"group {name!r} has latents of several plates ({names}): split it")
-    taken = {x.name: (*arguments(x.prior), *arguments(x.program)) for x in members}
-    own = set(taken)
-    order = _sorted({x: own & set(names) for x, names in taken.items()})
-    by_name = {x.name: x for x in members}
-    parents = dict.fromkeys(
-        latents[p].set_of_particles
-        for names in taken.values()
-        for p in names
-        if p in latents and p not in own
-    )
-    return Group(name, members[0].plate, tuple(by_name[x] for x in order), tuple(parents))
 
 
 def _sorted(after: dict[str, set[str]]) -> list[str]:

@@ -231,8 +231,21 @@ class Posterior:
         self.log_density(several.reshape(3, -1).to(bound.device), self.centring)
 
     def _add(self, latent: Latent, prior: Mapping[str, Tensor]) -> None:
-        """Give a latent its place."""
-        bijection = _bijection(self.joint, latent, prior)
+        """Give a latent its place, and a map from the whole line to the support of its prior."""
+        family = example(self.joint, latent, prior)
+        support, enumerable = family.support, getattr(family, "has_enumerate_support", False)
+        if enumerable or getattr(support, "is_discrete", False):
+            msg = f"latent {latent.name!r} has whole numbers as values, which method 'nuts' cannot "
+            raise DesignError(f"{msg}move: take 'qem' or 'mp-is', which sum over finitely many")
+        if type(support).__name__ == "MixtureSameFamilyConstraint":
+            support = support.base_constraint
+        try:
+            bijection = cast("Any", distributions.biject_to(support))
+        except NotImplementedError as error:
+            msg = f"latent {latent.name!r}: no map leads from the whole line to the support of "
+            raise DesignError(
+                f"{msg}{type(family).__name__}: make it of others, such as a factor by LKJCholesky"
+            ) from error
         n, values = self.joint.structure.ndim, prior[latent.name]
         natural = values.reshape([*values.shape[:n], *latent.shape])
         free = bijection.inv(natural)
@@ -244,9 +257,8 @@ class Posterior:
         shape = list(free.shape)
         count = math.prod(shape) // shape[self.axis]
         line = not getattr(bijection, "parts", (None,))
-        given = example(self.joint, latent, prior)
-        parents = [x for x in arguments(latent.prior) if x in self.joint.structure.latents]
-        moves = isinstance(given, _LOCATION_SCALE) and bool(parents)
+        parents = self.joint.structure.parents_of(latent)
+        moves = isinstance(family, _LOCATION_SCALE) and bool(parents)
         place = slice(self.size, self.size + count)
         self.parts.append(_Part(latent, place, shape, bijection, line, moves))
         self.size += count
@@ -283,7 +295,10 @@ class Posterior:
         near = dict(joint.arrays)
         total = torch.zeros(len(flat), dtype=torch.float64, device=flat.device)
         for part in self.parts:
-            free, latent = self._free(flat, part), part.latent
+            latent = part.latent
+            rows_first = [len(flat), *part.shape[: self.axis], *part.shape[self.axis + 1 :]]
+            free = flat[:, part.at].reshape(rows_first).movedim(0, self.axis)
+            free = free if part.on_the_line else free.clamp(-_FAR, _FAR)
             if part.moves:
                 loc, scale = self._location_scale(latent, near)
                 degree = self._degrees(centring, part)
@@ -326,12 +341,6 @@ class Posterior:
         """Sum over members, for each row."""
         density = density.movedim(self.axis, -1)
         return density.reshape(-1, density.shape[-1]).sum(0)
-
-    def _free(self, flat: Tensor, part: _Part) -> Tensor:
-        axis = self.axis
-        moved = [len(flat), *part.shape[:axis], *part.shape[axis + 1 :]]
-        free = flat[:, part.at].reshape(moved).movedim(0, axis)
-        return free if part.on_the_line else free.clamp(-_FAR, _FAR)
 
     def _degrees(self, centring: Tensor, part: _Part) -> Tensor:
         return centring[part.at].reshape(
@@ -449,24 +458,6 @@ class Posterior:
                 moved = degree * loc + (value - loc) * ((degree - 1) * scale.log()).exp()
                 flat[:, part.at] = moved.movedim(self.axis, 0).reshape(len(flat), -1)
         return flat.cpu().numpy()
-
-
-def _bijection(joint: Bound, latent: Latent, prior: Mapping[str, Tensor]) -> Any:
-    """Return the map from the whole line to the support of a prior."""
-    family = example(joint, latent, prior)
-    support = family.support
-    if getattr(family, "has_enumerate_support", False) or getattr(support, "is_discrete", False):
-        msg = f"latent {latent.name!r} has whole numbers as values, which method 'nuts' cannot move"
-        raise DesignError(f"{msg}: take 'qem' or 'mp-is', which sum over finitely many")
-    if type(support).__name__ == "MixtureSameFamilyConstraint":
-        support = support.base_constraint
-    try:
-        return cast("Any", distributions.biject_to(support))
-    except NotImplementedError as error:
-        msg = f"latent {latent.name!r}: no map leads from the whole line to the support of "
-        raise DesignError(
-            f"{msg}{type(family).__name__}: make it of others, such as a factor by LKJCholesky"
-        ) from error
 
 
 class Coordinates(NamedTuple):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import special
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
@@ -41,7 +42,7 @@ from evalstats_plugin.runtime.chains import (
     pareto_shape,
 )
 from evalstats_plugin.runtime.torch import generator_of
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, log_mean_exp
 from evalstats_plugin.stats.interval import tail_probability
 
 if TYPE_CHECKING:
@@ -242,7 +243,15 @@ class PlatedFit:
         dict
             By observation, shape (draws, members, vector).
         """
-        model, n = self._extended(sizes or {}), len(next(iter(self.draws.values())))
+        sizes, current = sizes or {}, self.bound.structure.sizes
+        for name, size in sizes.items():
+            if name not in current:
+                raise SelectionError(no_such("plate", name, current, few(list(current))))
+            if size < current[name]:
+                msg = f"plate {name!r} has {current[name]} members, more than {size}: give all of "
+                raise DesignError(f"{msg}them and the new ones")
+        plates = [replace(p, size=sizes.get(p.name, p.size)) for p in self.model.plates]
+        model, n = replace(self.model, plates=plates), len(next(iter(self.draws.values())))
         given = {name: self.data_of(name) for name in self.bound.structure.inputs}
         inputs = {**given, **(data or {})}
         s = model.structure
@@ -362,18 +371,6 @@ class PlatedFit:
             laid_out[name] = moved.reshape(shape + bound.vector(latent.shape))
         return laid_out
 
-    def _extended(self, sizes: Mapping[str, int]) -> Model:
-        """Return the model with more members."""
-        current = self.bound.structure.sizes
-        for name, size in sizes.items():
-            if name not in current:
-                raise SelectionError(no_such("plate", name, current, few(list(current))))
-            if size < current[name]:
-                msg = f"plate {name!r} has {current[name]} members, more than {size}: give all of "
-                raise DesignError(f"{msg}them and the new ones")
-        plates = [replace(p, size=sizes.get(p.name, p.size)) for p in self.model.plates]
-        return replace(self.model, plates=plates)
-
     def data_of(self, name: str) -> FloatArray:
         """Return data as they were given, NaN where missing."""
         s, array = self.bound.structure, self.bound.arrays[name]
@@ -398,9 +395,7 @@ def _function_values(bound: Bound, values: Mapping[str, Tensor]) -> Tensor:
 
 
 def _shares(sets: Sequence[Weighed]) -> FloatArray:
-    log_p = np.array([s.log_evidence for s in sets])
-    relative = np.exp(log_p - log_p.max())
-    return relative / relative.sum()
+    return special.softmax([s.log_evidence for s in sets])
 
 
 def average(
@@ -415,21 +410,29 @@ def average(
 ) -> PlatedFit:
     """Average sets of particles, weighted by their evidence."""
     bound = sets[0].scene.bound
-    log_p = np.array([s.log_evidence for s in sets])
-    relative = np.exp(log_p - log_p.max())
+    evidence, relative = log_mean_exp(np.array([s.log_evidence for s in sets]))
     # Delta method for the log of a mean.
     error = relative.std(ddof=1) / relative.mean() / len(sets) ** 0.5 if len(sets) > 1 else np.nan
     own = [g for g in bound.structure.groups if g not in proposals.exact]
     moments, weights = summary(bound, sets, own)
     k_hat = {g: pareto_shape(w.reshape(-1, w.shape[-1])).reshape(w.shape[:-1])
              for g, w in weights.items()}  # fmt: skip
+    # Sets are drawn by their share of the evidence.
+    shares = torch.as_tensor(relative / relative.sum(), device=generator.device)
+    picked = torch.multinomial(shares, max(draws, 1), replacement=True, generator=generator)
+    counts: list[int] = np.bincount(picked[:draws].cpu().numpy(), minlength=len(sets)).tolist()
+    parts = [
+        posterior_draws(weighed_set.scene, n, generator)
+        for i, (weighed_set, n) in enumerate(zip(sets, counts, strict=True))
+        if n or i == 0
+    ]
     return PlatedFit(
         model=model,
         method=method,
-        log_evidence=float(np.log(relative.mean()) + log_p.max()),
+        log_evidence=float(evidence),
         log_evidence_error=float(error),
         moments=moments,
-        draws=_draws(sets, draws, generator),
+        draws={x: torch.cat([p[x] for p in parts]).cpu().numpy() for x in parts[0]},
         ess={g: effective_particles(w) for g, w in weights.items()},
         k_hat=k_hat,
         history=history,
@@ -443,26 +446,24 @@ def summary(
     bound: Bound, sets: Sequence[Weighed], groups: Iterable[str]
 ) -> tuple[dict[str, Moments], dict[str, FloatArray]]:
     """Return moments of every latent, and the weights of groups as of `pooled_weights`."""
-    moments = {x: _moments(bound, x, sets) for x in bound.structure.latents}
+    s, moments = bound.structure, dict[str, Moments]()
+    shares = _shares(sets).tolist()
+    for name, latent in s.latents.items():
+        group = latent.set_of_particles
+        first = second = torch.zeros(1, dtype=torch.float64, device=bound.device)
+        for weighed_set, part in zip(sets, shares, strict=True):
+            z, w = weighed_set.scene.particles.values[name], weighed_set.weights[group] * part
+            first = first + weighted_mean(bound, w, z, group)
+            second = second + weighted_mean(bound, w, z * z, group)
+        shape = [*s.lengths(latent.plate), *latent.shape]
+        mean, square = (x.reshape(shape).cpu().numpy() for x in (first, second))
+        moments[name] = Moments(mean, np.sqrt(np.maximum(square - mean**2, 0)))
     return moments, {g: pooled_weights(bound, g, sets) for g in groups}
 
 
 def effective_particles(weights: FloatArray) -> FloatArray:
     """Return 1 / Σ w², along the last axis."""
     return 1 / (weights * weights).sum(-1)
-
-
-def _moments(bound: Bound, latent: str, sets: Sequence[Weighed]) -> Moments:
-    s = bound.structure
-    node, group = s.latents[latent], s.latents[latent].set_of_particles
-    shape = [*s.lengths(node.plate), *node.shape]
-    first = second = torch.zeros(1, dtype=torch.float64, device=bound.device)
-    for weighed_set, part in zip(sets, _shares(sets).tolist(), strict=True):
-        z, w = weighed_set.scene.particles.values[latent], weighed_set.weights[group] * part
-        first = first + weighted_mean(bound, w, z, group)
-        second = second + weighted_mean(bound, w, z * z, group)
-    mean, square = (x.reshape(shape).cpu().numpy() for x in (first, second))
-    return Moments(mean, np.sqrt(np.maximum(square - mean**2, 0)))
 
 
 def pooled_weights(bound: Bound, group: str, sets: Sequence[Weighed]) -> FloatArray:
@@ -472,18 +473,3 @@ def pooled_weights(bound: Bound, group: str, sets: Sequence[Weighed]) -> FloatAr
         (weighed_set.weights[group] * part).reshape(*shape, -1).cpu().numpy()
         for weighed_set, part in zip(sets, _shares(sets).tolist(), strict=True)
     ], axis=-1)  # fmt: skip
-
-
-def _draws(
-    sets: Sequence[Weighed], count: int, generator: torch.Generator
-) -> dict[str, FloatArray]:
-    """Posterior draws, from sets drawn by their share of the evidence."""
-    weights = torch.as_tensor(_shares(sets), device=generator.device)
-    picked = torch.multinomial(weights, max(count, 1), replacement=True, generator=generator)
-    counts: list[int] = np.bincount(picked[:count].cpu().numpy(), minlength=len(sets)).tolist()
-    parts = [
-        posterior_draws(weighed_set.scene, n, generator)
-        for i, (weighed_set, n) in enumerate(zip(sets, counts, strict=True))
-        if n or i == 0
-    ]
-    return {x: torch.cat([p[x] for p in parts]).cpu().numpy() for x in parts[0]}
