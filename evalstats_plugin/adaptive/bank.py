@@ -27,7 +27,7 @@ from evalstats_plugin.runtime.files import (
     texts_in,
     write_signed,
 )
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray, as_floats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,8 +139,7 @@ class ItemBank:
         for name, expected in shapes.items():
             actual = np.shape(getattr(self, name))
             if actual != expected:
-                msg = f"{name} has shape {actual}, not {expected}: give one value each"
-                raise ValueError(msg)
+                raise ValueError(f"{name} has shape {actual}, not {expected}: give one value each")
         parameters = (self.discrimination, self.intercept, self.guessing, self.upper)
         if not all(np.isfinite(values).all() for values in (*parameters, self.misfit_loadings)):
             raise ValueError("some item parameters are not finite: leave these items out")
@@ -149,7 +148,15 @@ class ItemBank:
         if not self.ability_sd > 0:
             raise ValueError(f"ability_sd {self.ability_sd} is not above 0: give a larger one")
         if self.axes is not None:
-            _check_axes(self.axes, self.misfit_loadings.shape[1])
+            # Each row is an ability of variance 1.
+            k = 1 + self.misfit_loadings.shape[1]
+            if self.axes.shape != (k, k):
+                msg = f"axes has shape {self.axes.shape}, not {(k, k)}"
+                raise ValueError(f"{msg}: give a row and a column per ability")
+            if not (np.abs(np.linalg.norm(self.axes, axis=1) - 1) < _LENGTH_ERROR).all():
+                raise ValueError("a row of axes has not length 1: divide each row by its length")
+            if abs(float(np.linalg.det(self.axes))) < _LEAST_VOLUME:
+                raise ValueError("two abilities of axes are the same: leave one out")
             if (self.ability_mean, self.ability_sd) != (0.0, 1.0):
                 msg = "several abilities have ability_mean 0 and ability_sd 1: leave both out"
                 raise ValueError(msg)
@@ -166,10 +173,7 @@ class ItemBank:
         **others: Any,
     ) -> ItemBank:
         """Build a bank from plain arrays of shape (M,); `others` are further fields."""
-        parameters = (discrimination, intercept, guessing, others.pop("upper", 1.0))
-        a, d, c, u = np.broadcast_arrays(
-            *(np.asarray(value, dtype=np.float64) for value in parameters)
-        )
+        a, d, c, u = as_floats(discrimination, intercept, guessing, others.pop("upper", 1.0))
         m = len(a)
         ids = [f"item_{j}" for j in range(m)] if item_ids is None else list(item_ids)
         names = [tasks] * m if isinstance(tasks, str) else list(tasks)
@@ -227,12 +231,6 @@ class ItemBank:
     def task_names(self) -> tuple[str, ...]:
         """Tasks in the order of their first item."""
         return tuple(dict.fromkeys(self.tasks.astype(str).tolist()))
-
-    @cached_property
-    def task_places(self) -> IntArray:
-        """Index of each item's task in `task_names`, shape (M,)."""
-        order = {name: place for place, name in enumerate(self.task_names)}
-        return np.array([order[name] for name in self.tasks.astype(str).tolist()], dtype=np.int64)
 
     @property
     def misfit_by_task(self) -> dict[str, float]:
@@ -503,7 +501,13 @@ def merge(
     moved = _on_scale(bank_b, scale)
     drifted = np.zeros(len(bank_a), dtype=np.bool_)
     if len(i):
-        drifted[i] = _differs(bank_a, moved, i, j)
+        # Where (a, d) differ beyond chance, by χ² with 2 degrees of freedom.
+        slopes = bank_a.discrimination[i] - moved.discrimination[j]
+        gap = np.stack([slopes, bank_a.intercept[i] - moved.intercept[j]], axis=-1)
+        v = bank_a.items.spread[i] + moved.items.spread[j]
+        matrix = np.stack([v[:, [0, 1]], v[:, [1, 2]]], axis=-2) + 1e-4 * np.eye(2)
+        distance = np.einsum("mk,mk->m", gap, np.linalg.solve(matrix, gap[..., None])[..., 0])
+        drifted[i] = distance > -2 * np.log(_P_DRIFT / len(i))
     new = np.ones(len(bank_b), dtype=np.bool_)
     new[j] = False
     joined = _joined(bank_a.without(drifted, DRIFT), moved.subset(new), int(drifted.sum()))
@@ -580,17 +584,6 @@ def _on_scale(bank: ItemBank, scale: Scale) -> ItemBank:
     )
 
 
-def _differs(a: ItemBank, b: ItemBank, i: IntArray, j: IntArray) -> NDArray[np.bool_]:
-    """Whether (a, d) of common items differ beyond chance, by χ² with 2 degrees of freedom."""
-    gap = np.stack(
-        [a.discrimination[i] - b.discrimination[j], a.intercept[i] - b.intercept[j]], axis=-1
-    )
-    v = a.items.spread[i] + b.items.spread[j]
-    matrix = np.stack([v[:, [0, 1]], v[:, [1, 2]]], axis=-2) + 1e-4 * np.eye(2)
-    distance = np.einsum("mk,mk->m", gap, np.linalg.solve(matrix, gap[..., None])[..., 0])
-    return distance > -2 * np.log(_P_DRIFT / max(len(i), 1))
-
-
 def _joined(a: ItemBank, b: ItemBank, n_drifted: int) -> ItemBank:
     """Bank of the items of two banks without common items, on one scale."""
 
@@ -634,16 +627,3 @@ def _joined(a: ItemBank, b: ItemBank, n_drifted: int) -> ItemBank:
         scores=np.full(len(a.models) + len(kept), np.nan),
         notes=tuple(dict.fromkeys(notes)),
     )
-
-
-def _check_axes(axes: NDArray[np.float64], n_factors: int) -> None:
-    """Raise `ValueError` unless each row of a matrix is an ability of variance 1."""
-    k = 1 + n_factors
-    if axes.shape != (k, k):
-        msg = f"axes has shape {axes.shape}, not {(k, k)}: give a row and a column per ability"
-        raise ValueError(msg)
-    length = np.linalg.norm(axes, axis=1)
-    if not (np.abs(length - 1) < _LENGTH_ERROR).all():
-        raise ValueError("a row of axes has not length 1: divide each row by its length")
-    if abs(float(np.linalg.det(axes))) < _LEAST_VOLUME:
-        raise ValueError("two abilities of axes are the same: leave one out")

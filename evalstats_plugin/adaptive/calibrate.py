@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstats_plugin.adaptive.bank import MISFIT, NEGATIVE, UNCALIBRATED, ItemBank
 from evalstats_plugin.adaptive.curves import expit, respond
@@ -23,10 +22,11 @@ from evalstats_plugin.adaptive.simulation import SimulationOptions, run_sessions
 from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results
-from evalstats_plugin.errors import SelectionError, no_such
+from evalstats_plugin.errors import check_known
 from evalstats_plugin.irt.answers import matrix_of
 from evalstats_plugin.irt.fit_statistics import check_matrix, item_fit
 from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, expect_kind
+from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.streams import stream
 
@@ -110,9 +110,16 @@ def item_bank(
         bank,
         cost=None if cost is None else np.asarray(cost, dtype=np.float64),
         hashes=matrix.item_hashes,
-        provenance=_provenance(fit, matrix) | (provenance or {}),
+        dispersion=_dispersion(bank, matrix),
+        provenance={
+            "item_model": fit.item_model,
+            "estimator": fit.estimator,
+            "n_models": len(fit.models),
+            "metrics": sorted(set(matrix.metrics.astype(str).tolist())),
+            "version": VERSION,
+            **(provenance or {}),
+        },
     )
-    bank = replace(bank, dispersion=_dispersion(bank, matrix))
     bank.require_usable()
     if fit.item_model == "factor":
         note = "a factor model's misfit is its own dimensions; intervals hold no more than these"
@@ -149,39 +156,37 @@ def adaptive_session(
         No item may be asked.
     """
     if tasks is not None:
-        unknown = [task for task in tasks if task not in bank.task_names]
-        if unknown:
-            shown = ", ".join(bank.task_names)
-            raise SelectionError(no_such("task of the bank", unknown[0], bank.task_names, shown))
+        for task in tasks:
+            check_known("task of the bank", task, bank.task_names)
         bank = bank.of_tasks(tasks)
     return AdaptiveSession(bank, rng=rng, **settings)
 
 
 def contents(bank: ItemBank, notes: Sequence[str] = ()) -> Results[BankTask]:
     """Return a row per task of a bank; `notes` come before the bank's own."""
-    rows = tuple(_row(bank.of_tasks([task]), task) for task in bank.task_names)
+    rows: list[BankTask] = []
+    for task in bank.task_names:
+        part = bank.of_tasks([task])
+        asked = part.usable
+        has_usable = asked.any()
+        safe = np.where(part.discrimination == 0, np.nan, part.discrimination)
+        left = zip(part.item_ids[~asked].tolist(), part.reasons[~asked].tolist(), strict=True)
+        row = BankTask(
+            task=task,
+            metric=", ".join(map(str, part.provenance.get("metrics", ()))),
+            n_items=len(part),
+            n_usable=int(asked.sum()),
+            n_models=len(part.models),
+            difficulty=float(np.median((-part.intercept / safe)[asked])) if has_usable else None,
+            discrimination=float(np.median(part.discrimination[asked])) if has_usable else None,
+            std_error=_std_error(part) if has_usable else None,
+            cost=None if part.cost is None else float(part.cost[asked].sum()),
+            left_out=tuple(f"{item}: {reason}" for item, reason in left),
+        )
+        rows.append(row)
     few = f"calibrated on {len(bank.models)} models, where {_FEW} are few: intervals may be too"
     shaky = [f"{few} narrow"] if 0 < len(bank.models) < _FEW else []
-    return Results(rows, tuple(dict.fromkeys((*notes, *bank.notes, *shaky))))
-
-
-def _row(bank: ItemBank, task: str) -> BankTask:
-    asked = bank.usable
-    has_usable = asked.any()
-    safe = np.where(bank.discrimination == 0, np.nan, bank.discrimination)
-    left = zip(bank.item_ids[~asked].tolist(), bank.reasons[~asked].tolist(), strict=True)
-    return BankTask(
-        task=task,
-        metric=", ".join(map(str, bank.provenance.get("metrics", ()))),
-        n_items=len(bank),
-        n_usable=int(asked.sum()),
-        n_models=len(bank.models),
-        difficulty=float(np.median((-bank.intercept / safe)[asked])) if has_usable else None,
-        discrimination=float(np.median(bank.discrimination[asked])) if has_usable else None,
-        std_error=_std_error(bank) if has_usable else None,
-        cost=None if bank.cost is None else float(bank.cost[asked].sum()),
-        left_out=tuple(f"{item}: {reason}" for item, reason in left),
-    )
+    return Results(tuple(rows), tuple(dict.fromkeys((*notes, *bank.notes, *shaky))))
 
 
 def _std_error(bank: ItemBank) -> float:
@@ -297,29 +302,14 @@ def _flagged(bank: ItemBank, fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
     statistics = item_fit(fit, matrix)
     names = ("n_models", "mean", "outfit", "infit", "infit_z", "item_rest")
     table = {name: statistics[name].to_numpy(dtype=np.float64) for name in names}
-    # Estimators with a prior on discriminations keep them above 0 whatever the answers.
-    bank = bank.without((bank.discrimination < 0) | _backwards(table), NEGATIVE)
+    # Estimators with a prior on discriminations keep them above 0 whatever the answers: there the
+    # correlation with the rest tells, if it is below 0 beyond chance, by Fisher's z.
+    correlation = np.clip(np.nan_to_num(table["item_rest"]), -1 + 1e-12, 1 - 1e-12)
+    z = np.arctanh(correlation) * np.sqrt(np.maximum(table["n_models"] - 3, 0))
+    bank = bank.without((bank.discrimination < 0) | (z < -_SURE), NEGATIVE)
     wide = (table["infit"] > _WIDEST_FIT) & (table["infit_z"] > _SURE)
     bank = bank.without(wide, MISFIT)
     return replace(bank, item_fit=table)
-
-
-def _backwards(table: dict[str, FloatArray]) -> NDArray[np.bool_]:
-    """Whether an item's correlation with the rest is below 0 beyond chance, by Fisher's z."""
-    correlation = np.clip(np.nan_to_num(table["item_rest"]), -1 + 1e-12, 1 - 1e-12)
-    return np.arctanh(correlation) * np.sqrt(np.maximum(table["n_models"] - 3, 0)) < -_SURE
-
-
-def _provenance(fit: IRTFit | FactorFit, matrix: ResponseMatrix) -> dict[str, Any]:
-    from evalstats_plugin.runtime import VERSION
-
-    return {
-        "item_model": fit.item_model,
-        "estimator": fit.estimator,
-        "n_models": len(fit.models),
-        "metrics": sorted(set(matrix.metrics.astype(str).tolist())),
-        "version": VERSION,
-    }
 
 
 def _counts(matrix: ResponseMatrix) -> tuple[FloatArray, FloatArray]:
@@ -336,8 +326,7 @@ def _dispersion(bank: ItemBank, matrix: ResponseMatrix) -> FloatArray:
     scores = np.where(np.isfinite(matrix.scores), matrix.scores, 0.0)
     partial = ((scores > 0) & (scores < 1)).any(axis=(0, 2))
     right, trials = _counts(matrix)
-    response = respond(bank.items, bank.abilities[:, None], 0.0)
-    p = response.probability
+    p = respond(bank.items, bank.abilities[:, None]).probability
     squared = ((right - trials * p) ** 2 / np.maximum(trials, 1)).sum(axis=0)
     binary = (np.minimum(trials, 1) * p * (1 - p)).sum(axis=0)
     n = (trials > 0).sum(axis=0)

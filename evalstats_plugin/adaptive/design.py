@@ -136,7 +136,9 @@ class Draws:
         """
         curves = np.clip(curves, _NEAREST, 1 - _NEAREST)
         centre = (curves * open_items).sum(axis=1) / open_items.sum(axis=1)
-        slope = self._slope(belief)
+        slope = np.ones((len(belief.places), self._shares.weights.shape[1]))
+        if self._draws:
+            slope = _slope_of(self.steps(belief))
         followed = np.clip(slope[:, :1], 0.0, 1.0)
         prediction = centre[:, None] + followed * (curves - centre[:, None])
         spread = belief.items.dispersion * prediction * (1 - prediction)
@@ -171,6 +173,11 @@ class Draws:
         """
         rows, weights = np.arange(len(places)), self._shares.weights
         away = ahead.curves - ahead.centre[:, None]
+        prediction = ahead.centre[:, None] + ahead.slope[:, :1] * away
+        once = np.divide(
+            weights[:, 0], ahead.probability, out=np.zeros_like(away), where=ahead.probability > 0
+        )
+        low, high = -prediction * once, (1 - prediction) * once
         chance = ahead.probability[rows, places] if probability is None else probability
         np.put_along_axis(away, belief.places, 0.0, axis=1)
         told = np.tile(ahead.centre[:, None], (1, away.shape[1]))
@@ -187,15 +194,9 @@ class Draws:
             waiting,
             np.take_along_axis(ahead.curves, waiting, axis=1),
             ahead.slope,
-            _range(ahead, weights[:, 0]),
+            np.stack([low.min(axis=1), high.max(axis=1)]),
         )
         self._draws.append(draw)
-
-    def _slope(self, belief: Belief) -> FloatArray:
-        """How far predictions follow the curves: 1 as they are, 0 not at all; shape (S, 1 + T)."""
-        if not self._draws:
-            return np.ones((len(belief.places), self._shares.weights.shape[1]))
-        return _slope_of(self.steps(belief))
 
     def _each(self, *names: str) -> list[NDArray[Any]]:
         """Fields of all n draws, each of shape (n, S, ...)."""
@@ -338,13 +339,3 @@ def _slope_of(steps: Steps) -> FloatArray:
     squares = prior + (weight * leaning**2).sum(axis=0)
     slope = np.divide(products, squares, out=np.ones_like(squares), where=squares > 0)
     return np.clip(slope, _LEAST_SLOPE, 1.0)
-
-
-def _range(ahead: Ahead, weights: FloatArray) -> FloatArray:
-    """Least and largest correction of a score by the draw of an item, shape (2, S)."""
-    away = ahead.curves - ahead.centre[:, None]
-    prediction = ahead.centre[:, None] + ahead.slope[:, :1] * away
-    chance = ahead.probability
-    once = np.divide(weights, chance, out=np.zeros_like(chance), where=chance > 0)
-    low, high = -prediction * once, (1 - prediction) * once
-    return np.stack([low.min(axis=1), high.max(axis=1)])

@@ -27,7 +27,7 @@ from evalstats_plugin.adaptive.stopping import (
     StdError,
     StopRule,
 )
-from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, check_known, counted, few, no_such
 from evalstats_plugin.stats.streams import stream
 
 STD_ERROR, SCORE_WIDTH = 0.3, 0.2
@@ -112,10 +112,8 @@ class Plan:
                 raise SelectionError(f"{name} {value:g} is not above 0: choose a larger one")
         if not isinstance(self.seed, Integral) or self.seed < 0:
             raise SelectionError(f"seed {self.seed!r} is not a whole number from 0 on: give one")
-        if self.goal is None or self.goal.startswith(COMPARE) or self.goal in GOALS:
-            return
-        goals = (*GOALS, f"{COMPARE}MODEL")
-        raise SelectionError(no_such("goal", self.goal, goals, ", ".join(goals)))
+        if self.goal is not None and not self.goal.startswith(COMPARE):
+            check_known("goal", self.goal, (*GOALS, f"{COMPARE}MODEL"))
 
     @classmethod
     def of(cls, named: Mapping[str, object]) -> Plan:
@@ -128,8 +126,7 @@ class Plan:
         """
         names = [field.name for field in fields(cls)]
         for name in named:
-            if name not in names:
-                raise SelectionError(no_such("option", name, names, ", ".join(names)))
+            check_known("option", name, names)
         # Numbers are checked by the plan itself.
         return cls(**named)  # type: ignore[arg-type]
 
@@ -155,30 +152,21 @@ class Plan:
         if self.budget is not None and bank.cost is None:
             msg = f"budget {self.budget:g} has no meaning, because the bank has no costs of items"
             raise DesignError(f"{msg}: limit the number of items instead")
-        if (rival := self._score_of_rival(bank)) is not None:
-            stop_rules.append(Clear(rival, self.confidence_level, self._rival))
+        if self.goal is not None and self.goal.startswith(COMPARE):
+            rival = self.goal.removeprefix(COMPARE)
+            if rival not in bank.models:
+                raise SelectionError(no_such("model", rival, bank.models, few(bank.models)))
+            if self.rule not in ("auto", *DRAWING):
+                msg = f"rule {self.rule} chooses items, and a comparison needs them drawn by chance"
+                raise SelectionError(f"{msg}: leave the rule out")
+            score = float(bank.scores[bank.models.index(rival)])
+            if not isfinite(score):
+                msg = f"the score of {rival} is of other items than those tested here"
+                raise DesignError(f"{msg}: make a bank of these items alone")
+            stop_rules.append(Clear(score, self.confidence_level, rival))
         if stop_rules:
             return tuple(stop_rules)
         return (StdError(STD_ERROR) if self.goal == "ability" else ScoreWidth(SCORE_WIDTH),)
-
-    @property
-    def _rival(self) -> str:
-        return (self.goal or "").removeprefix(COMPARE)
-
-    def _score_of_rival(self, bank: ItemBank) -> float | None:
-        """Return the full score of the model to compare with; None for other goals."""
-        if self.goal is None or not self.goal.startswith(COMPARE):
-            return None
-        if self._rival not in bank.models:
-            raise SelectionError(no_such("model", self._rival, bank.models, few(bank.models)))
-        if self.rule not in ("auto", *DRAWING):
-            msg = f"rule {self.rule} chooses items, and a comparison needs them drawn by chance"
-            raise SelectionError(f"{msg}: leave the rule out")
-        score = float(bank.scores[bank.models.index(self._rival)])
-        if not isfinite(score):
-            msg = f"the score of {self._rival} is of other items than those tested here"
-            raise DesignError(f"{msg}: make a bank of these items alone")
-        return score
 
     def metrics(self, bank: ItemBank) -> tuple[str, ...]:
         """Return the metrics that may score an item: the plan's own, or those of the bank."""

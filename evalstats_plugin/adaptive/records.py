@@ -31,13 +31,35 @@ def record_of(
     trace = [
         answer._asdict() | {"std_error": finite(answer.std_error)} for answer in session.answers
     ]
+    bank, expectation = session.bank, session.expected()
+    tasks, ids = bank.tasks.astype(str), bank.item_ids.astype(str)
+    single = len(bank.task_names) == 1
+    # For comparisons with other models. Scores and variances are those of one answer to each item;
+    # of items asked, the mean score and a variance of 0.
+    items: dict[str, Any] = {}
+    for place, name in enumerate(bank.task_names):
+        inside = tasks == name
+        items[name] = {
+            "ids": ids[inside].tolist(),
+            "scores": expectation.scores[0, inside].round(_DIGITS).tolist(),
+            "variances": expectation.variances[0, inside].round(_DIGITS).tolist(),
+            "common": float(expectation.common[0, 0 if single else 1 + place].round(_DIGITS)),
+        }
+    drawn, draws = session.shared_draws(), None
+    if drawn is not None:
+        # Of each score, what the items drawn were off.
+        draws = {
+            "items": list(drawn[ALL_TASKS].items),
+            "probabilities": drawn[ALL_TASKS].probabilities.tolist(),
+            "residuals": {n: each.residuals.round(_DIGITS).tolist() for n, each in drawn.items()},
+        }
     return {
         **result,
         "metric": metric,
-        "n_calibrated_models": len(session.bank.models),
+        "n_calibrated_models": len(bank.models),
         "notes": [*result["notes"], *notes],
-        "items": predictions_of(session),
-        "draws": _draws_of(session),
+        "items": items,
+        "draws": draws,
         "trace": trace,
     }
 
@@ -95,40 +117,6 @@ def with_prediction(r: Responses, record: Mapping[str, Any]) -> Responses:
     note = f"{n} of {size} items asked, chosen adaptively"
     beside = tuple(with_prediction(other, record) for other in r.beside)
     return replace(r, predicted=prediction, beside=beside, notes=(*r.notes, note))
-
-
-def predictions_of(session: AdaptiveSession) -> dict[str, Any]:
-    """Return of each task its items with their expected scores, for comparisons with other models.
-
-    Scores and variances are those of one answer to each item; of items asked, the mean score and
-    a variance of 0.
-    """
-    bank, expectation = session.bank, session.expected()
-    tasks, ids = bank.tasks.astype(str), bank.item_ids.astype(str)
-    single = len(bank.task_names) == 1
-    return {
-        name: {
-            "ids": ids[inside].tolist(),
-            "scores": expectation.scores[0, inside].round(_DIGITS).tolist(),
-            "variances": expectation.variances[0, inside].round(_DIGITS).tolist(),
-            "common": float(expectation.common[0, 0 if single else 1 + place].round(_DIGITS)),
-        }
-        for place, name in enumerate(bank.task_names)
-        for inside in [tasks == name]
-    }
-
-
-def _draws_of(session: AdaptiveSession) -> dict[str, Any] | None:
-    """Return the items drawn with what each was off, by score."""
-    shared = session.shared_draws()
-    if shared is None:
-        return None
-    whole = shared[ALL_TASKS]
-    return {
-        "items": list(whole.items),
-        "probabilities": whole.probabilities.tolist(),
-        "residuals": {n: each.residuals.round(_DIGITS).tolist() for n, each in shared.items()},
-    }
 
 
 def with_record(block: Mapping[str, Any], record: Mapping[str, Any] | None) -> dict[str, Any]:

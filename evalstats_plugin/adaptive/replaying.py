@@ -111,13 +111,15 @@ def replay(bank: ItemBank, responses: Sequence[Responses], plan: Plan) -> Adapti
     DesignError
         An item is a different question than in the bank, or no item of a log may be asked.
     """
+    metrics = plan.metrics(bank)
     by_model: dict[tuple[str, str], list[Responses]] = {}
     for each in responses:
-        if each.task in bank.task_names and _is_wanted(each.metric, plan.metrics(bank)):
+        scored = not metrics or each.metric in metrics or each.metric.partition(",")[0] in metrics
+        if each.task in bank.task_names and scored:
             by_model.setdefault((each.model, str(each.source.path)), []).append(each)
     if not by_model:
         held = few(list(dict.fromkeys(f"{r.task} ({r.metric})" for r in responses)))
-        wanted = few([*bank.task_names]) + f" ({few(plan.metrics(bank)) or 'any metric'})"
+        wanted = few([*bank.task_names]) + f" ({few(metrics) or 'any metric'})"
         msg = f"the logs hold {held or 'no scores'}, and the bank {wanted}"
         msg += ": give logs of the bank's tasks"
         if not any(each.task in bank.task_names for each in responses):
@@ -131,16 +133,6 @@ def replay(bank: ItemBank, responses: Sequence[Responses], plan: Plan) -> Adapti
     rows.sort(key=lambda row: row.task)
     notes = (*left_out(bank), *bank.notes)
     return AdaptiveTests(tuple(rows), notes, plan.seed, accuracy=_accuracy(rows))
-
-
-def _is_wanted(metric: str, wanted: Sequence[str]) -> bool:
-    return not wanted or metric in wanted or metric.partition(",")[0] in wanted
-
-
-def _hashes(part: Responses) -> list[str | None]:
-    if part.item_hashes is None:
-        return [None] * len(part.item_ids)
-    return part.item_hashes.astype(str).tolist()
 
 
 def _answers(parts: Sequence[Responses]) -> list[tuple[float, int]]:
@@ -168,7 +160,10 @@ def _test(
         raise SelectionError(f"{msg}: name one")
     ids = [str(item) for part in parts for item in part.item_ids.tolist()]
     owners = [part.task for part in parts for _ in part.item_ids]
-    hashes = [text for part in parts for text in _hashes(part)]
+    hashes: list[str | None] = []
+    for part in parts:
+        unknown = [None] * len(part.item_ids)
+        hashes += unknown if part.item_hashes is None else part.item_hashes.astype(str).tolist()
     tested = bank.of_tasks(tasks).matched(owners, ids, hashes)
     answer_of = dict(zip(zip(owners, ids, strict=True), _answers(parts), strict=True))
     scored = {key: answer for key, answer in answer_of.items() if answer[1] > 0}

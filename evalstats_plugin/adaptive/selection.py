@@ -154,7 +154,9 @@ class Targets:
     @classmethod
     def of(cls, bank: ItemBank) -> Targets:
         """Every task's share of the bank's items."""
-        return cls(bank.task_places, np.bincount(bank.task_places) / len(bank))
+        order = {name: place for place, name in enumerate(bank.task_names)}
+        task = np.array([order[name] for name in bank.tasks.astype(str).tolist()], dtype=np.int64)
+        return cls(task, np.bincount(task) / len(bank))
 
     def allowed(self, open_items: NDArray[np.bool_], asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Keep the items of tasks that are due, of those open to each session, (S, M)."""

@@ -47,15 +47,7 @@ from evalstats_plugin.adaptive.selection import (
     rule_for,
     worth,
 )
-from evalstats_plugin.adaptive.stopping import (
-    Answer,
-    Cost,
-    Items,
-    Outlook,
-    ScoreEstimate,
-    Standing,
-    StopRule,
-)
+from evalstats_plugin.adaptive.stopping import Answer, Cost, Items, Outlook, Standing, StopRule
 from evalstats_plugin.data.responses import DrawnItems, difference_error
 from evalstats_plugin.data.results import Drawable, finite
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError
@@ -85,6 +77,14 @@ _FACTS = "facts"
 
 _OF_SEVERAL = ("abilities", "ability_covariance")
 """Fields that records of one ability do not have."""
+
+
+class ScoreEstimate(NamedTuple):
+    """A score on all items of the benchmark, or of a task of it."""
+
+    estimate: float
+    low: float
+    high: float
 
 
 class Settings(TypedDict, total=False):
@@ -311,7 +311,10 @@ class AdaptiveSession(Drawable):
         drawn = place in self._drawn
         estimates = self.ability, self.std_error
         self.answers.append(Answer(*key, float(score), trials, drawn, *estimates))
-        self.stopped = self.stopped or self._reason()
+        if not self.stopped:
+            standing = self.standing()
+            reasons = (rule(standing) for rule in self._stop)
+            self.stopped = next((reason for reason in reasons if reason is not None), None)
         return self.stopped
 
     def give_back(self, place: int, *, for_good: bool = False) -> None:
@@ -352,7 +355,9 @@ class AdaptiveSession(Drawable):
 
         The interval is for the score that asking every item would have given.
         """
-        return self._outlook.scores()
+        limits = zip(*(values[0].tolist() for values in self._outlook.full[:3]), strict=True)
+        named = zip(self._shares.names, limits, strict=True)
+        return {name: ScoreEstimate(*each) for name, each in named}
 
     def expected(self) -> Predictions:
         """Expected score of every item; arrays of one session."""
@@ -399,6 +404,12 @@ class AdaptiveSession(Drawable):
         """Return the estimates so far."""
         low, high = self.interval()
         scores = self.full_score()
+        by_curves = float(self._outlook.by_curves.estimate[0, 0])
+        if self._draws is not None:
+            # As near to the score by design as the latter's error allows.
+            full = self._outlook.full
+            by_design, reach = full.estimate[0, 0], _NEAR * full.std_error[0, 0]
+            by_curves = float(np.clip(by_curves - by_design, -reach, reach) + by_design)
         several = None if self.bank.axes is None else self.abilities()
         return SessionResult(
             n_items=self.n,
@@ -416,21 +427,13 @@ class AdaptiveSession(Drawable):
                 () if several is None else tuple(map(tuple, several.covariance[0].tolist()))
             ),
             full_score=scores.pop(ALL_TASKS),
-            full_score_by_curves=self._near_design(),
+            full_score_by_curves=by_curves,
             full_score_by_task=scores,
             cost=None if self.bank.cost is None else self.cost,
             n_drawn=sum(answer.drawn for answer in self.answers),
             curves_z=self._curves_z(),
             notes=(*self.bank.notes, *self._alarms()),
         )
-
-    def _near_design(self) -> float:
-        """Full score by the curves, as near to that by design as the latter's error allows."""
-        full, by_curves = self._outlook.full, float(self._outlook.by_curves.estimate[0, 0])
-        if self._draws is None:
-            return by_curves
-        reach = _NEAR * full.std_error[0, 0]
-        return float(np.clip(by_curves - full.estimate[0, 0], -reach, reach) + full.estimate[0, 0])
 
     def _curves_z(self) -> float | None:
         """How far the score by the curves lies from that by design, in its standard errors."""
@@ -551,11 +554,6 @@ class AdaptiveSession(Drawable):
         spent = self.cost + float(self.bank.cost[self._unanswered()].sum())
         return np.asarray(self.bank.cost <= min(budgets) - spent)
 
-    def _reason(self) -> str | None:
-        standing = self.standing()
-        reasons = (rule(standing) for rule in self._stop)
-        return next((reason for reason in reasons if reason is not None), None)
-
     def standing(self) -> Standing:
         """The state of the session, as stop rules see it."""
         belief = self.belief
@@ -659,7 +657,11 @@ class AnswersFile:
         for number, line in enumerate(lines[1:], 2):
             where = f"{self.path}, line {number},"
             if line.startswith(f'{{"{_FACTS}"'):
-                self.facts |= _facts_in(line, where)
+                try:
+                    self.facts |= dict(json.loads(line)[_FACTS])
+                except (LookupError, TypeError, ValueError, RecursionError) as error:
+                    msg = f"{where} is damaged: {line[:80]!r}; remove this line"
+                    raise LogError(msg) from error
             elif line.strip():
                 _answer_in(line, places, where)
                 self.answers.append(line)
@@ -737,37 +739,23 @@ def _answer_in(line: str, places: dict[tuple[str, str], int], where: str) -> Sav
         if not 1 <= trials <= _MOST_TRIALS:
             raise ValueError(trials)
         problem = "has a 'draw' without number, probability or number of answers before it"
-        draw = None if saved.get("draw") is None else _drawn_in(saved["draw"])
+        draw = None
+        if (record := saved.get("draw")) is not None:
+            draw = Drawn(int(record["number"]), float(record["probability"]), int(record["after"]))
+            if not (draw.number >= 0 and draw.after >= 0 and 0 < draw.probability <= 1):
+                raise ValueError(draw)
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
         msg = f"{where} {problem}: {line[:80]!r}; remove this line, or start anew"
         raise LogError(msg) from error
     return SavedAnswer(place, score, trials, draw)
 
 
-def _drawn_in(record: Mapping[str, Any]) -> Drawn:
-    draw = Drawn(int(record["number"]), float(record["probability"]), int(record["after"]))
-    if not (draw.number >= 0 and draw.after >= 0 and 0 < draw.probability <= 1):
-        raise ValueError(draw)
-    return draw
-
-
-def _facts_in(line: str, where: str) -> dict[str, str]:
-    try:
-        return dict(json.loads(line)[_FACTS])
-    except (LookupError, TypeError, ValueError, RecursionError) as error:
-        raise LogError(f"{where} is damaged: {line[:80]!r}; remove this line") from error
-
-
-def _fingerprint(bank: ItemBank) -> str:
-    """Hash of a bank's items and their parameters."""
+def _head(bank: ItemBank, about: Mapping[str, str]) -> str:
+    """First line of a file, with a hash of the bank's items and their parameters."""
     digest = hashlib.sha256(json.dumps(bank.keys()).encode())
     for values in (bank.discrimination, bank.intercept, bank.guessing, bank.upper):
         digest.update(np.ascontiguousarray(values).tobytes())
-    return digest.hexdigest()[:16]
-
-
-def _head(bank: ItemBank, about: Mapping[str, str]) -> str:
-    return json.dumps({_KEY: 1, "bank": _fingerprint(bank), **about}) + "\n"
+    return json.dumps({_KEY: 1, "bank": digest.hexdigest()[:16], **about}) + "\n"
 
 
 def _foreign(path: Path) -> str:
@@ -782,8 +770,10 @@ def _opened(path: Path) -> int:
             flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
             descriptor = os.open(path, flags, 0o666)
             free = _locked(descriptor)
-            if free and _lies_at(path, descriptor):
-                return descriptor
+            # The run that had the file may have just removed it.
+            with suppress(FileNotFoundError):
+                if free and os.path.samestat(os.fstat(descriptor), path.stat()):
+                    return descriptor
             os.close(descriptor)
             # A failed run of this same process may not have been garbage-collected yet.
             if not free and not gc.collect():
@@ -791,14 +781,6 @@ def _opened(path: Path) -> int:
                 raise LogError(f"{msg}, or name another state file")
     except OSError as error:
         raise WriteError(f"{path} cannot be opened for answers ({error.strerror})") from error
-
-
-def _lies_at(path: Path, descriptor: int) -> bool:
-    """Whether the path still is this file: the run that had it may have just removed it."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _locked(descriptor: int) -> bool:

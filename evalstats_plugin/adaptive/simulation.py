@@ -131,14 +131,13 @@ def simulate(
         msg = f"tests of {min(at)} items are longer than the bank, which has {most} to ask"
         raise DesignError(f"{msg}: choose fewer items")
     drawn = draw_models(bank, n_models, misspecified=misspecified, rng=rng)
-    tests = partial(
-        _of_rule, bank, kept, drawn, SimulationOptions(confidence_level=confidence_level), rng
+    run = parallel_map(
+        partial(_of_rule, bank, kept, drawn, confidence_level, misspecified, rng), rules
     )
-    run = parallel_map(tests, rules)
     rows: list[SimulatedAccuracy] = []
     for number, rule in enumerate(rules):
         report_progress(rule, number, len(rules))
-        rows += [replace(row, misspecified=misspecified) for row in next(run)]
+        rows += next(run)
     unseen = [str(n) for n in sorted({*at} - {*kept})]
     note = f"only {most} items may be asked: no look after {', '.join(unseen)}"
     return Results(tuple(rows), (*left_out(bank), *bank.notes, *([note] if unseen else [])), rng)
@@ -148,41 +147,42 @@ def _of_rule(
     bank: ItemBank,
     at: Sequence[int],
     drawn: Drawn,
-    options: SimulationOptions,
+    confidence_level: float,
+    misspecified: float,
     rng: int | None,
     rule: str,
 ) -> list[SimulatedAccuracy]:
     """Rows of one rule, one for each number of items."""
-    run = run_sessions(bank, drawn.answers, at, options._replace(rule=rule), rng=rng)
-    return [_row(rule, point, drawn, options.confidence_level) for point in run.checkpoints]
-
-
-def _row(rule: str, point: Checkpoint, drawn: Drawn, confidence_level: float) -> SimulatedAccuracy:
-    estimate, low, high = (values[:, 0] for values in point.full[:3])
-    truth, abilities = drawn.answers.mean(axis=1), point.scored.ability
-    errors, squares = np.abs(estimate - truth), (abilities - drawn.abilities) ** 2
-    z = normal_quantile(confidence_level)
-    mae, half = float(errors.mean()), z * _standard_error(errors)
-    mean, half_mean = float(squares.mean()), z * _standard_error(squares)
-    holds = (low - _ROUNDING <= truth) & (truth <= high + _ROUNDING)
-    holds_ability = (point.low <= drawn.abilities) & (drawn.abilities <= point.high)
-    return SimulatedAccuracy(
-        rule=rule,
-        n_items=point.n,
-        n_models=len(errors),
-        ability_rmse=float(np.sqrt(mean)),
-        ability_rmse_low=float(np.sqrt(max(mean - half_mean, 0.0))),
-        ability_rmse_high=float(np.sqrt(mean + half_mean)),
-        rank_correlation=finite(rank_correlation(abilities, drawn.abilities)),
-        score_mae=mae,
-        score_mae_low=max(mae - half, 0.0),
-        score_mae_high=mae + half,
-        score_width=float((high - low).mean()),
-        score_coverage=float(holds.mean()),
-        ability_coverage=float(holds_ability.mean()),
-        confidence_level=confidence_level,
-        misspecified=1.0,
-    )
+    options = SimulationOptions(rule, confidence_level=confidence_level)
+    truth, z = drawn.answers.mean(axis=1), normal_quantile(confidence_level)
+    rows: list[SimulatedAccuracy] = []
+    for point in run_sessions(bank, drawn.answers, at, options, rng=rng).checkpoints:
+        estimate, low, high = (values[:, 0] for values in point.full[:3])
+        abilities = point.scored.ability
+        errors, squares = np.abs(estimate - truth), (abilities - drawn.abilities) ** 2
+        mae, half = float(errors.mean()), z * _standard_error(errors)
+        mean, half_mean = float(squares.mean()), z * _standard_error(squares)
+        holds = (low - _ROUNDING <= truth) & (truth <= high + _ROUNDING)
+        holds_ability = (point.low <= drawn.abilities) & (drawn.abilities <= point.high)
+        row = SimulatedAccuracy(
+            rule=rule,
+            n_items=point.n,
+            n_models=len(errors),
+            ability_rmse=float(np.sqrt(mean)),
+            ability_rmse_low=float(np.sqrt(max(mean - half_mean, 0.0))),
+            ability_rmse_high=float(np.sqrt(mean + half_mean)),
+            rank_correlation=finite(rank_correlation(abilities, drawn.abilities)),
+            score_mae=mae,
+            score_mae_low=max(mae - half, 0.0),
+            score_mae_high=mae + half,
+            score_width=float((high - low).mean()),
+            score_coverage=float(holds.mean()),
+            ability_coverage=float(holds_ability.mean()),
+            confidence_level=confidence_level,
+            misspecified=misspecified,
+        )
+        rows.append(row)
+    return rows
 
 
 def _standard_error(values: FloatArray) -> float:

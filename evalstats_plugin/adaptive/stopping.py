@@ -30,14 +30,6 @@ from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray
 
 
-class ScoreEstimate(NamedTuple):
-    """A score on all items of the benchmark, or of a task of it."""
-
-    estimate: float
-    low: float
-    high: float
-
-
 @dataclass(frozen=True, eq=False)
 class Outlook:
     """Predictions that follow from a belief, computed on first use."""
@@ -82,13 +74,6 @@ class Outlook:
     def predicted(self) -> Predictions:
         """Expected scores of single items."""
         return predictions(self.belief, self.shares, self.state, self.full)
-
-    def scores(self) -> dict[str, ScoreEstimate]:
-        """Scores of one session by task."""
-        limits = zip(*(values[0].tolist() for values in self.full[:3]), strict=True)
-        return {
-            name: ScoreEstimate(*each) for name, each in zip(self.shares.names, limits, strict=True)
-        }
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,8 +77,7 @@ def outcome_probabilities(fit: RankingFit, contests: Contests) -> FloatArray:
     x = x + fit.parameters.get("position", 0.0)
     for name in (name for name in fit.parameters if name not in ("position", "tie")):
         if name not in contests.feature_names or contests.features is None:
-            msg = f"the comparisons lack feature {name!r}, which the fit has: add it"
-            raise DesignError(msg)
+            raise DesignError(f"the comparisons lack feature {name!r}, which the fit has: add it")
         x = x + fit.parameters[name] * contests.features[:, contests.feature_names.index(name)]
     return probabilities_at(fit, x)
 

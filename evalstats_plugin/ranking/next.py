@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from evalstats_plugin.errors import DesignError, SelectionError, counted, no_such
+from evalstats_plugin.errors import DesignError, check_known, counted
 from evalstats_plugin.ranking.contests.outcomes import (
     LINKS,
     Link,
@@ -102,10 +102,8 @@ def next_contests(
     (0, 1)
     """
     generator = stream(rng, "next contests")
-    if rule not in RULES:
-        raise SelectionError(no_such("rule", rule, RULES, ", ".join(RULES)))
-    if link not in LINKS:
-        raise SelectionError(no_such("link", link, LINKS, ", ".join(LINKS)))
+    check_known("rule", rule, RULES)
+    check_known("link", link, LINKS)
     rating = np.asarray(state.rating, dtype=np.float64)
     covariance = np.asarray(state.covariance, dtype=np.float64)
     n = len(rating)
@@ -116,40 +114,42 @@ def next_contests(
         free[min(pair), max(pair)] = False
     left = int(free.sum())
     if not 1 <= k <= left:
-        msg = (
+        raise DesignError(
             f"{counted(k, 'pair')} asked for, but {left} can still be compared: ask for 1 to {left}"
         )
-        raise DesignError(msg)
+    i, j = np.triu_indices(n, 1)
     chosen: list[NextContest] = []
     while len(chosen) < k:
-        pairs = all_pairs(rating, covariance)
+        mean, variance = (values[i, j] for values in pairwise_differences(rating, covariance))
         if rule == "order":
-            scores = order_information(pairs.mean, pairs.variance, link)
+            scores = order_information(mean, variance, link)
         elif rule == "random":
-            scores = generator.random(len(pairs.mean))
+            scores = generator.random(len(mean))
         else:
             draws = normal_draws(rating, covariance, (DUELS, THOMPSON_DRAWS), generator)
-            scores = _duel_scores(pairs, rating, draws)
-        scores = np.where(free[pairs.first, pairs.second], steady(scores), -np.inf)
+            scores = _duel_scores((i, j), rating, draws)
+        scores = np.where(free[i, j], steady(scores), -np.inf)
         # Break ties at random.
         at = int(generator.choice(np.flatnonzero(scores == scores.max())))
-        first, second = int(pairs.first[at]), int(pairs.second[at])
-        bits = float(order_information(pairs.mean[at], pairs.variance[at], link))
+        first, second = int(i[at]), int(j[at])
+        bits = float(order_information(mean[at], variance[at], link))
         chosen.append(NextContest(first, second, bits))
         free[first, second] = False
         covariance = expected_covariance(rating, covariance, (first, second), link)
     return chosen
 
 
-def _duel_scores(pairs: Pairs, rating: FloatArray, draws: FloatArray) -> FloatArray:
+def _duel_scores(
+    pairs: tuple[IntArray, IntArray], rating: FloatArray, draws: FloatArray
+) -> FloatArray:
     """Scores of Thompson sampling: drawn duels in order, then pairs by the sum of ratings."""
     n = len(rating)
     i, j = np.sort(thompson_duel(draws), axis=0)
     duel = np.full((n, n), -1.0)
     # Assigned from last to first, so that the first duel of a pair counts.
     duel[i[::-1], j[::-1]] = np.arange(DUELS)
-    asked = duel[pairs.first, pairs.second]
-    both = rating[pairs.first] + rating[pairs.second]
+    asked = duel[pairs]
+    both = rating[pairs[0]] + rating[pairs[1]]
     # Scores by rating are at most 0, below those of all duels.
     return np.where(asked >= 0, 1 + asked, both - both.max())
 
@@ -163,24 +163,6 @@ def expected_covariance(
     direction = cov[:, i] - cov[:, j]
     factor = shrinkage(m[i] - m[j], direction[i] - direction[j], link)
     return cov - factor * np.outer(direction, direction)
-
-
-class Pairs(NamedTuple):
-    """Differences of the ratings of all P pairs of players."""
-
-    mean: FloatArray
-    """Shape (P,)."""
-    variance: FloatArray
-    first: IntArray
-    """Index of the player, shape (P,); always less than `second`."""
-    second: IntArray
-
-
-def all_pairs(rating: ArrayLike, covariance: ArrayLike) -> Pairs:
-    """Differences of all pairs of n players, by ratings (n,) and their covariance (n, n)."""
-    mean, variance = pairwise_differences(rating, covariance)
-    i, j = np.triu_indices(len(mean), 1)
-    return Pairs(mean[i, j], variance[i, j], i, j)
 
 
 def order_information(mean: ArrayLike, variance: ArrayLike, link: Link) -> FloatArray:

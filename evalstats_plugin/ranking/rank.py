@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, check_known, counted, few, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.contests.files import with_players
 from evalstats_plugin.ranking.goodness import (
@@ -29,14 +29,7 @@ from evalstats_plugin.ranking.goodness import (
     transitivity,
 )
 from evalstats_plugin.ranking.ratings.fit import RankingFit, order_entropy
-from evalstats_plugin.ranking.rows import (
-    ELO_ANCHOR,
-    Goodness,
-    Leaderboard,
-    Ranking,
-    Scale,
-    ranked,
-)
+from evalstats_plugin.ranking.rows import ELO_ANCHOR, Goodness, Leaderboard, Ranking, Scale, ranked
 from evalstats_plugin.runtime.memory import check_memory
 from evalstats_plugin.stats.arrays import Rng
 from evalstats_plugin.stats.streams import stream
@@ -153,8 +146,7 @@ def rank(
     [('ant', 0.3), ('bee', -0.3)]
     """
     generator = stream(rng, "ranking")
-    if scale not in get_args(Scale):
-        raise SelectionError(no_such("scale", scale, get_args(Scale), ", ".join(get_args(Scale))))
+    check_known("scale", scale, get_args(Scale))
     if not 0 < confidence_level < 1:
         raise SelectionError(f"confidence_level is {confidence_level:g}: give one between 0 and 1")
     read = to_contests(contests, columns)
@@ -163,11 +155,10 @@ def rank(
     kind = options_type(model, estimator)
     chosen = kind() if options is None else options
     if type(chosen) is not kind:
-        msg = (
+        raise SelectionError(
             f"{type(chosen).__name__} are not the options of {model} {estimator}: give "
             f"{kind.__name__}"
         )
-        raise SelectionError(msg)
     n = len(read.players)
     check_memory(
         _COVARIANCES * 8 * n * n,
@@ -177,11 +168,17 @@ def rank(
     fit = _fitted(read, chosen, estimator, generator)
     shown = fit.centred()
     rows, draws = ranked(shown, read, confidence_level=confidence_level, scale=scale, rng=generator)
-    about = (*_position(fit, confidence_level), *_not_clustered(read, fit))
-    notes = tuple(dict.fromkeys((*read.notes, *fit.notes, *about)))
+    notes = [*read.notes, *fit.notes, *_position(fit, confidence_level)]
+    if read.clustered and fit.diagnostics.get("covariance") not in ("cluster", "judge"):
+        notes.append(
+            f"several comparisons on one item, and {fit.model} {fit.estimator} takes them for "
+            "independent: where they are not, intervals are too narrow; bradley-terry ml clusters "
+            "them"
+        )
     goodness = _goodness(fit, read, confidence_level, generator)
     seed = rng if isinstance(rng, int) else None
-    return Ranking(tuple(rows), notes, seed, fit=fit, draws=draws, goodness=goodness)
+    noted = tuple(dict.fromkeys(notes))
+    return Ranking(tuple(rows), noted, seed, fit=fit, draws=draws, goodness=goodness)
 
 
 def leaderboard(
@@ -407,8 +404,7 @@ def options_type(model: str, estimator: str) -> type[RankOptions]:
     >>> options_type("bradley-terry", "auto").__name__
     'MlOptions'
     """
-    if model not in ESTIMATORS:
-        raise SelectionError(no_such("ranking model", model, ESTIMATORS, ", ".join(ESTIMATORS)))
+    check_known("ranking model", model, ESTIMATORS)
     estimators = ESTIMATORS[model]
     if estimator not in ("auto", *estimators):
         shown = f"auto, {', '.join(estimators)}"
@@ -434,16 +430,6 @@ def _fitted(
         fit = fit_bradley_terry(contests, **vars(replace(options, position=False)))
     fit.diagnostics["reason"] = "asked for" if estimator != "auto" else "no prior is asked for"
     return fit
-
-
-def _not_clustered(contests: Contests, fit: RankingFit) -> tuple[str, ...]:
-    """Note if the intervals assume that contests of one cluster are independent."""
-    if fit.diagnostics.get("covariance") in ("cluster", "judge") or not contests.clustered:
-        return ()
-    return (
-        f"several comparisons on one item, and {fit.model} {fit.estimator} takes them for "
-        "independent: where they are not, intervals are too narrow; bradley-terry ml clusters them",
-    )
 
 
 def _position(fit: RankingFit, confidence_level: float) -> tuple[str, ...]:

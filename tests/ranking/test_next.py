@@ -12,7 +12,6 @@ from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.ranking.contests import outcomes
 from evalstats_plugin.ranking.next import (
     RULES,
-    all_pairs,
     expected_covariance,
     next_contests,
     order_information,
@@ -113,12 +112,14 @@ def test_a_batch_has_different_pairs_and_repeats_with_the_seed(rule):
 
 def test_the_pair_with_the_highest_score_is_chosen():
     given = belief(8)
-    pairs = all_pairs(given.rating, given.covariance)
-    value = order_information(pairs.mean, pairs.variance, "logit")
+    rating, covariance = given.rating, given.covariance
+    i, j = np.triu_indices(8, 1)
+    variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
+    value = order_information(rating[i] - rating[j], variance, "logit")
     found = next_contests(given, link="logit", rng=0)[0]
 
     best = value.argmax()
-    assert (pairs.first[best], pairs.second[best]) == (found.first, found.second)
+    assert (i[best], j[best]) == (found.first, found.second)
     assert found.bits == pytest.approx(value[best])
 
 

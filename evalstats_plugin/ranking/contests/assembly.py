@@ -20,6 +20,7 @@ from evalstats_plugin.data.tables import Column, Record, Table, at_rows, record_
 from evalstats_plugin.errors import (
     DesignError,
     SelectionError,
+    check_known,
     counted,
     few,
     missing_column,
@@ -156,9 +157,7 @@ def contests_from_table(
     first_column, second_column = (
         parts[p] for p in (("first", "second") if "first" in parts else ("winner", "loser"))
     )
-    names = _players(first_column, second_column, players, table.where)
-    i, j = first_column.numbered(names), second_column.numbered(names)
-    _check_players(i, j, names, table.where)
+    names, i, j = _players(first_column, second_column, players, table.where)
     answers = Answers(table.where, layout, parts, names, i, j)
     swap, ordered = answers.shown_second(must="position" in asked)
     outcome = answers.outcome()
@@ -174,8 +173,18 @@ def contests_from_table(
         time=parts["time"].texts() if "time" in parts else None,
         **groups_of(parts, table.where),
     )
-    notes = (*table.notes, *layout.notes, *answers.notes)
-    return _decided(made, parts.get("epoch"), notes, table.where)
+    notes = [*table.notes, *layout.notes, *answers.notes]
+    undecided = np.isnan(made.outcome)
+    if undecided.all():
+        n_rows = counted(len(undecided), "row")
+        raise DesignError(f"{table.where}: no answer in {n_rows}: give at least one")
+    if undecided.any():
+        n_undecided = counted(int(undecided.sum()), "comparison")
+        notes.append(f"{n_undecided} without an answer: left out")
+        made = made.take(~undecided)
+    made.check()
+    epoch = parts["epoch"].codes[~undecided] if "epoch" in parts else None
+    return replace(made, notes=(*notes, *contradictions(made, epoch)))
 
 
 def contests_from_samples(
@@ -208,7 +217,7 @@ def contests_from_samples(
         part, field = _verdict(table, [v for v in verdicts if v in table.names])
         asked[part] = field
     for part, field in defaults.items():
-        asked.setdefault(part, column_of(part, table.names) or field)
+        asked.setdefault(part, _find(table.names, COLUMNS[part], set()) or field)
     made = contests_from_table(table, asked)
     chosen = ", ".join(f"{part}={field}" for part, field in asked.items() if part not in columns)
     return replace(made, notes=(f"read as {chosen}", *made.notes) if chosen else made.notes)
@@ -218,19 +227,17 @@ def _verdict(table: Table, verdicts: Sequence[str]) -> tuple[str, str]:
     """Part and name of the one field that says who won."""
     if len(verdicts) != 1:
         candidates = f"{len(verdicts)} fields ({few(verdicts)})" if verdicts else "no field"
-        msg = (
+        raise SelectionError(
             f"{table.where}: {candidates} may say who won: name the one that does, as in "
             f"winner={verdicts[0] if verdicts else 'FIELD'}; there are: {few(table.names, 20)}"
         )
-        raise SelectionError(msg)
     [field] = verdicts
     column = table.load([field])[field]
     if column.values and set(column.values) <= _GRADES:
-        msg = (
+        raise SelectionError(
             f"{table.where}: {field} holds grades ({few(column.values)}), not who won of two: "
             f"name the field that does, as in winner=FIELD; there are: {few(table.names, 20)}"
         )
-        raise SelectionError(msg)
     last = field.rpartition(".")[2]
     if named := next((part for part in RESULTS if last in COLUMNS[part]), None):
         return named, field
@@ -252,31 +259,24 @@ def _feature_columns(names: Sequence[str], table: Table) -> dict[str, tuple[str,
 
 def _players(
     first: Column, second: Column, given: Sequence[str] | None, where: str
-) -> tuple[str, ...]:
-    """Names of the players: those given, else those found."""
+) -> tuple[tuple[str, ...], IntArray, IntArray]:
+    """Names of the players, those given or else those found, and their places in them."""
     if not len(first.codes):
-        msg = f"{where} has columns and no rows: add a row for each comparison"
-        raise DesignError(msg)
+        raise DesignError(f"{where} has columns and no rows: add a row for each comparison")
     present = sorted({*first.values, *second.values})
-    if given is None:
-        return tuple(present)
-    names = tuple(given)
+    names = tuple(present if given is None else given)
     if unknown := [name for name in present if name not in set(names)]:
         raise SelectionError(f"{where}: {no_such('player', unknown[0], names, few(names, 20))}")
-    return names
-
-
-def _check_players(i: IntArray, j: IntArray, names: Sequence[str], where: str) -> None:
+    i, j = first.numbered(names), second.numbered(names)
     lacking, alone = np.flatnonzero((i < 0) | (j < 0)), np.flatnonzero(i == j)
     if len(lacking):
-        msg = f"{where}: {at_rows(lacking)} has not two players: name both"
-        raise DesignError(msg)
+        raise DesignError(f"{where}: {at_rows(lacking)} has not two players: name both")
     if len(alone):
-        msg = (
+        raise DesignError(
             f"{where}: {at_rows(alone)} compares {names[int(i[alone[0]])]!r} with itself: remove "
             "what is no comparison of two players"
         )
-        raise DesignError(msg)
+    return names, i, j
 
 
 def _weights(column: Column | None, size: int, where: str) -> FloatArray:
@@ -310,8 +310,7 @@ def _differences(
 def _refuse_empty(column: Column, name: str, where: str) -> None:
     rows = np.flatnonzero(column.empty)
     if len(rows):
-        msg = f"{where}: {at_rows(rows)} has no {name}: write a number"
-        raise DesignError(msg)
+        raise DesignError(f"{where}: {at_rows(rows)} has no {name}: write a number")
 
 
 def groups_of(parts: Mapping[str, Column], where: str) -> dict[str, Any]:
@@ -336,23 +335,6 @@ def _coded(column: Column, unknown: str) -> tuple[IntArray, tuple[str, ...]]:
     """Codes of a column and what they stand for, with a name for empty cells."""
     codes = np.where(column.empty, len(column.values), column.codes)
     return codes, (*column.values, *((unknown,) if column.empty.any() else ()))
-
-
-def _decided(made: Contests, epoch: Column | None, notes: tuple[str, ...], where: str) -> Contests:
-    """Drop comparisons without an answer, check the rest, and note contradictions."""
-    undecided = np.isnan(made.outcome)
-    if undecided.all():
-        msg = f"{where}: no answer in {counted(len(undecided), 'row')}: give at least one"
-        raise DesignError(msg)
-    if undecided.any():
-        notes = (
-            *notes,
-            f"{counted(int(undecided.sum()), 'comparison')} without an answer: left out",
-        )
-        made = made.take(~undecided)
-    made.check()
-    odd = contradictions(made, None if epoch is None else epoch.codes[~undecided])
-    return replace(made, notes=(*notes, *odd))
 
 
 def contradictions(contests: Contests, epoch: IntArray | None = None) -> tuple[str, ...]:
@@ -429,8 +411,7 @@ def layout_of(names: Sequence[str], asked: Mapping[str, str], where: str) -> Lay
         No such part or column, or the columns do not say who was compared and who won.
     """
     for part, column in asked.items():
-        if part not in PARTS:
-            raise SelectionError(no_such("part of a comparison", part, PARTS, ", ".join(PARTS)))
+        check_known("part of a comparison", part, PARTS)
         if part != "features" and column not in names:
             raise SelectionError(missing_column(column, names, where))
     columns = {part: column for part, column in asked.items() if part != "features"}
@@ -458,11 +439,6 @@ def layout_of(names: Sequence[str], asked: Mapping[str, str], where: str) -> Lay
         features=given or tuple(n for n in names if n.startswith(FEATURE)),
         notes=notes if "position" not in columns else (),
     )
-
-
-def column_of(part: str, names: Sequence[str]) -> str | None:
-    """Column recognised by its name as holding a part; None if there is none."""
-    return _find(names, COLUMNS[part], set())
 
 
 def _pair_of(names: Sequence[str], asked: Mapping[str, str]) -> Pair | None:
@@ -507,13 +483,12 @@ def _check_enough(columns: Mapping[str, str], names: Sequence[str], where: str) 
     if by_place or {"winner", "loser"} <= columns.keys():
         return
     have = ", ".join(f"{part}={column}" for part, column in columns.items()) or "none of them"
-    msg = (
+    raise SelectionError(
         f"{where}: the columns {few(names, 20)} do not give two players (winner and loser, or "
         "model_a and model_b, left and right, first and second) and who won (winner, outcome or "
         f"preference); known are {have}: name the others, as in first=COLUMN, second=COLUMN, "
         "winner=COLUMN"
     )
-    raise SelectionError(msg)
 
 
 @dataclass(frozen=True)

@@ -126,12 +126,11 @@ class Contests:
             msg = "no comparisons: give at least one, with a winner and a loser, or a tie"
             raise DesignError(msg)
         if len({len(x) for x in (self.first, self.second, self.outcome, self.weight)}) > 1:
-            msg = (
+            raise DesignError(
                 f"{len(self.first)} first players, {len(self.second)} second players, "
                 f"{len(self.outcome)} outcomes and {len(self.weight)} weights: give one of "
                 "each for every comparison"
             )
-            raise DesignError(msg)
         if self.outcome_counts is None:
             self._check_each()
         least, most = extremes(self.weight)
@@ -148,11 +147,10 @@ class Contests:
         if same.any():
             alone = np.flatnonzero(same)
             names = few([self.players[int(k)] for k in np.unique(self.first[alone])])
-            msg = (
+            raise DesignError(
                 f"{names} with itself: {counted(len(alone), 'comparison')}, the first of them "
                 f"number {alone[0] + 1}: remove them"
             )
-            raise DesignError(msg)
         # With NaN among the outcomes, both extremes are NaN and the comparison fails.
         least, most = extremes(self.outcome)
         if not (least >= 0 and most <= 1):
@@ -402,11 +400,10 @@ def _sorted_rows(contests: Contests, *, ordered: bool) -> tuple[Rows, Callable[[
         distinct, level = np.unique(values, return_inverse=True)
         code, size = code * len(distinct) + level, size * len(distinct)
     if size > _MOST:
-        msg = (
+        raise DesignError(
             f"{len(contests.players):,} players with so many outcomes and weights are too many to "
             "count contests that are alike: round outcomes or weights"
         )
-        raise DesignError(msg)
     _, at, row, times = np.unique(code, return_index=True, return_inverse=True, return_counts=True)
     weight, counts = contests.weight[at], times.astype(np.float64)
     return Rows(first[at], second[at], outcome[at], weight, counts), lambda: row
@@ -427,11 +424,6 @@ class CountedContests:
     row_of_each: Callable[[], IntArray] | None
     """Gives the row of each contest; None if every contest is a row."""
 
-    @property
-    def count(self) -> FloatArray:
-        """Number of contests of each row, shape (R,)."""
-        return self.rows.times
-
     @cached_property
     def row(self) -> IntArray:
         """Row of each contest, shape (C,)."""
@@ -451,7 +443,7 @@ class CountedContests:
 
     def weights(self) -> Weights:
         """Total wins, ties and losses of each cell, shape (K,)."""
-        return Weights(*(self.by_cell(each * self.count) for each in self.each))
+        return Weights(*(self.by_cell(each * self.rows.times) for each in self.each))
 
     def by_cell(self, values: FloatArray) -> FloatArray:
         """Sum values of the rows of each cell, shape (K,)."""
@@ -469,10 +461,12 @@ class CountedContests:
         if labels is None:
             msg = f"the comparisons have no {of}: name its column, or take covariance='sandwich'"
             raise DesignError(msg)
-        group = _renumbered(labels)
+        if labels.min() < 0 or labels.max() > 4 * len(labels):
+            group = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        else:
+            group = (np.cumsum(np.bincount(labels) > 0) - 1)[labels]
         if group.max() == 0:
-            msg = f"all comparisons have one {of}: how they differ takes 2 or more"
-            raise DesignError(msg)
+            raise DesignError(f"all comparisons have one {of}: how they differ takes 2 or more")
         shape = (int(group.max()) + 1, int(self.row.max()) + 1)
         return sparse.csr_array((np.ones(len(group)), (group, self.row)), shape)
 
@@ -644,11 +638,3 @@ def _extra(
         columns.append(values)
     names = (*(("position",) if position else ()), *features)
     return np.array(columns).reshape(len(columns), cells).T.copy(), names
-
-
-def _renumbered(values: IntArray) -> IntArray:
-    """Renumber the values that occur from 0, in ascending order; same shape."""
-    if values.min() < 0 or values.max() > 4 * len(values):
-        return np.unique(values, return_inverse=True)[1].astype(np.int64)
-    occurs = np.bincount(values) > 0
-    return (np.cumsum(occurs) - 1)[values]

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstats_plugin.data.tables import (
     Record,
@@ -110,8 +109,7 @@ def read_contests(
     """
     content, where = _content(source)
     if not content.strip():
-        msg = f"{where} is empty. Write comparisons: a winner and a loser, or a tie."
-        raise LogError(msg)
+        raise LogError(f"{where} is empty. Write comparisons: a winner and a loser, or a tie.")
     parsed = _table(content, where)
     if isinstance(parsed, Table):
         return contests_from_table(parsed, columns, players)
@@ -178,13 +176,11 @@ def merge(*contests: Contests, judges: Sequence[str] | None = None) -> Contests:
         Nothing to merge, different features, or not as many judges as contests.
     """
     if not contests:
-        msg = "there is nothing to merge: give contests"
-        raise DesignError(msg)
+        raise DesignError("there is nothing to merge: give contests")
     if judges is not None:
         if len(judges) != len(contests):
             names, files = counted(len(judges), "name"), counted(len(contests), "file")
-            msg = f"{names} of judges for {files}: name one judge for each file"
-            raise DesignError(msg)
+            raise DesignError(f"{names} of judges for {files}: name one judge for each file")
         contests = tuple(
             c if c.judge is not None
             else replace(c, judge=np.zeros(len(c), dtype=np.int64), judges=(name,))
@@ -192,11 +188,10 @@ def merge(*contests: Contests, judges: Sequence[str] | None = None) -> Contests:
         )  # fmt: skip
     names = contests[0].feature_names
     if other := [c.feature_names for c in contests if c.feature_names != names]:
-        msg = (
+        raise DesignError(
             f"some contests have the features {few(names) or 'none'}, others "
             f"{few(other[0]) or 'none'}. Give all the same features."
         )
-        raise DesignError(msg)
     players = tuple(dict.fromkeys(name for c in contests for name in c.players))
     parts = [with_players(c, players) for c in contests]
     joined: dict[str, Any] = {
@@ -206,14 +201,12 @@ def merge(*contests: Contests, judges: Sequence[str] | None = None) -> Contests:
     for group, listed, unknown in _GROUPS:
         codes = [(getattr(c, group), getattr(c, listed), len(c)) for c in parts]
         joined[group], joined[listed] = _united(codes, unknown)
+    if any(c.time is not None for c in parts):
+        joined["time"] = np.concatenate(
+            [np.full(len(c), "", dtype=object) if c.time is None else c.time for c in parts]
+        )
     ordered = [c.ordered for c in parts]
-    made = Contests(
-        players=players,
-        ordered=all(ordered),
-        feature_names=names,
-        time=_times(parts),
-        **joined,
-    )
+    made = Contests(players=players, ordered=all(ordered), feature_names=names, **joined)
     notes = [note for c in parts for note in c.notes]
     if any(ordered) and not all(ordered):
         notes.append("some of the files do not tell who was shown first: unused")
@@ -260,13 +253,6 @@ def _united(
     return np.concatenate(numbered), tuple(names)
 
 
-def _times(parts: Sequence[Contests]) -> NDArray[np.object_] | None:
-    if all(c.time is None for c in parts):
-        return None
-    blank = [np.full(len(c), "", dtype=object) if c.time is None else c.time for c in parts]
-    return np.concatenate(blank)
-
-
 def _content(source: str | Path | IO[Any]) -> tuple[bytes, str]:
     if not isinstance(source, (str, Path)):
         content: Any = source.read()
@@ -277,8 +263,7 @@ def _content(source: str | Path | IO[Any]) -> tuple[bytes, str]:
     try:
         return Path(source).read_bytes(), str(source)
     except OSError as error:
-        msg = f"{source} cannot be read: {error.strerror or error}"
-        raise LogError(msg) from error
+        raise LogError(f"{source} cannot be read: {error.strerror or error}") from error
 
 
 def _table(content: bytes, where: str) -> Table | Mapping[str, Any]:
@@ -286,16 +271,14 @@ def _table(content: bytes, where: str) -> Table | Mapping[str, Any]:
     if content.startswith(_PARQUET):
         return parquet_table(content, where)
     if packed := _PACKED.get(content[:2]):
-        msg = f"{where} is packed ({packed}): unpack it first"
-        raise LogError(msg)
+        raise LogError(f"{where} is packed ({packed}): unpack it first")
     start = content.removeprefix(_BYTE_ORDER_MARK).lstrip()[:1]
     if start not in (b"{", b"["):
         return csv_table(content, where)
     if start == b"{" and _is_jsonl(content, where):
         records, notes = read_lines(content, where)
         if not records:
-            msg = f"{where} holds no whole comparison: its only line is half written"
-            raise LogError(msg)
+            raise LogError(f"{where} holds no whole comparison: its only line is half written")
         games, about = _games(records)
         return record_table(games, where, (*notes, *about))
     value = parse_json(content, Path(where))

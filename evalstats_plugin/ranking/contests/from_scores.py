@@ -29,9 +29,7 @@ _CLOSE = 1e-12
 """Relative difference below which two means are equal up to the order of summation."""
 
 
-def contests_from_scores(
-    scores: ResponseMatrix | ResponseSet | Sequence[Responses],
-) -> Contests:
+def contests_from_scores(scores: ResponseMatrix | ResponseSet | Sequence[Responses]) -> Contests:
     """Let every two models meet on every item that both answered; the better score wins.
 
     Equal scores are left out.
@@ -82,7 +80,11 @@ def contests_from_scores(
         size = f"{counted(len(matrix.models), 'model')} on {counted(len(matrix.item_ids), 'item')}"
         lack = "tie on every item" if meetings.n_met else "share no item"
         raise DesignError(f"{size} {lack}: give items on which they differ")
-    cluster, clusters = _clusters(matrix)
+    groups = matrix.item_ids if matrix.clusters is None else matrix.clusters
+    named = zip(matrix.tasks.tolist(), groups.astype(str).tolist(), strict=True)
+    of_item = [f"{task}/{name}" for task, name in named]
+    places = {name: k for k, name in enumerate(dict.fromkeys(of_item))}
+    cluster = np.asarray([places[name] for name in of_item], dtype=np.int64)
     return Contests(
         players=matrix.models,
         first=meetings.first,
@@ -90,7 +92,7 @@ def contests_from_scores(
         outcome=meetings.outcome,
         weight=np.ones(len(meetings.item)),
         cluster=cluster[meetings.item],
-        clusters=clusters,
+        clusters=tuple(places),
         notes=(*notes, *_notes(matrix, array, meetings)),
     )
 
@@ -119,15 +121,6 @@ def _joined(responses: ResponseSet | Sequence[Responses]) -> tuple[ResponseMatri
     if silent:
         notes.append(f"higher is taken as better, the log does not say: {few(sorted(silent))}")
     return matrix, [*notes, *matrix.notes]
-
-
-def _clusters(matrix: ResponseMatrix) -> tuple[IntArray, tuple[str, ...]]:
-    """Cluster of each item and the clusters' names: task and item, or task and cluster."""
-    groups = matrix.item_ids if matrix.clusters is None else matrix.clusters
-    pairs = zip(matrix.tasks.tolist(), groups.astype(str).tolist(), strict=True)
-    names = [f"{task}/{name}" for task, name in pairs]
-    places = {name: k for k, name in enumerate(dict.fromkeys(names))}
-    return np.asarray([places[name] for name in names], dtype=np.int64), tuple(places)
 
 
 class _Meetings(NamedTuple):

@@ -164,8 +164,7 @@ def parse(text: str, source: str) -> Answers:
     except (ValueError, RecursionError) as error:
         return _saved_from(text, source, str(error))
     if not isinstance(whole, dict) or "items" not in whole:
-        msg = f'{source}: no "items": give comparisons as `rank compare` writes them'
-        raise LogError(msg)
+        raise LogError(f'{source}: no "items": give comparisons as `rank compare` writes them')
     return answers_from(cast("dict[str, Any]", whole), source)
 
 
@@ -174,11 +173,10 @@ def _saved_from(text: str, source: str, problem: str) -> Answers:
     names = _whole_values(text, "items")
     ends = re.search(r'"items"\s*:\s*\[', text) and re.search(r'"comparisons"\s*:', text)
     if not names or not ends:
-        msg = (
+        raise LogError(
             f"{source} is broken ({problem}) and its list of items is not whole: nothing in it "
             "can be used; restore it from a copy, or start with another file"
         )
-        raise LogError(msg)
     # A complete JSON number: it is followed by a comma or brace.
     variance = re.search(r'"prior_var"\s*:\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*[,}]', text)
     keys = ("comparisons", "skipped", "undone")
@@ -218,20 +216,16 @@ def answers_from(whole: Mapping[str, Any], source: str) -> Answers:
     """
     names = whole["items"]
     if not isinstance(names, list) or not all(isinstance(n, str) for n in cast("list[Any]", names)):
-        msg = f'{source}: "items" is not a list of texts: list the names of the items'
-        raise LogError(msg)
+        raise LogError(f'{source}: "items" is not a list of texts: list the names of the items')
     names = tuple(cast("list[str]", names))
     if double := [name for name, count in Counter(names).items() if count > 1]:
-        msg = f"{source}: items repeat {few(double)}: list every item once"
-        raise LogError(msg)
+        raise LogError(f"{source}: items repeat {few(double)}: list every item once")
     variance = whole.get("prior_var", 1.0)
     if not _is_number(variance) or variance == 0:
-        msg = f'{source}: "prior_var" is {variance!r}: give a number above 0'
-        raise LogError(msg)
+        raise LogError(f'{source}: "prior_var" is {variance!r}: give a number above 0')
     lists = {key: whole.get(key, []) for key in ("comparisons", "skipped", "undone")}
     if wrong := [key for key, values in lists.items() if not isinstance(values, list)]:
-        msg = f"{source}: not lists of answers: {few(wrong)}"
-        raise LogError(msg)
+        raise LogError(f"{source}: not lists of answers: {few(wrong)}")
     given, skipped, undone = (
         [
             _answer(v, len(names), f"{source}, {key} number {i}", must_decide=key == "comparisons")
@@ -252,27 +246,25 @@ def _answer(record: Any, n: int, place: str, *, must_decide: bool) -> Answer:
     pair = [fields.get(k) for k in (("winner", "loser") if decided else ("first", "second"))]
     first = fields.get("first", pair[0])
     if not all(type(i) is int and 0 <= i < n for i in (*pair, first)):
-        msg = (
+        raise LogError(
             f"{place}: {json.dumps(record)} does not name a winner and a loser by their places in "
             f"the list of {counted(n, 'item')} (0 to {n - 1})"
         )
-        raise LogError(msg)
     better, worse = cast("list[int]", pair)
     share = 0.5 if fields.get("tie") is True else fields.get("outcome", 1.0)
     weight = fields.get("weight", 1.0)
     numbers = _is_number(share, 1) and _is_number(weight, MOST_WEIGHT)
     if better == worse or first not in pair or not numbers:
-        msg = (
+        raise LogError(
             f"{place}: {json.dumps(record)} needs two different items, one of them the first, an "
             f"outcome from 0 to 1, and a weight that is a number from 0 to {MOST_WEIGHT:g}"
         )
-        raise LogError(msg)
     return Answer(
         first=first,
         second=better + worse - first,
         outcome=None if not decided else float(share if first == better else 1 - share),
-        judge=_text(fields.get("judge")),
-        time=_text(fields.get("time")),
+        judge=str(fields["judge"]) if "judge" in fields else None,
+        time=str(fields["time"]) if "time" in fields else None,
         placed="first" in fields,
         more={key: value for key, value in fields.items() if key not in _KEYS},
     )
@@ -280,10 +272,6 @@ def _answer(record: Any, n: int, place: str, *, must_decide: bool) -> Answer:
 
 def _is_number(value: Any, most: float = sys.float_info.max) -> bool:
     return isinstance(value, int | float) and 0 <= value <= most
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
 
 
 def as_value(answers: Answers) -> dict[str, Any]:
@@ -302,15 +290,15 @@ def as_value(answers: Answers) -> dict[str, Any]:
 
 def encoded(answers: Answers) -> bytes:
     """Encode the file as JSON with one answer a line, so that versions are easy to compare."""
-    lines = [f"\t{json.dumps(key)}: {_one_a_line(v)}" for key, v in as_value(answers).items()]
-    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
-
-
-def _one_a_line(value: Any) -> str:
-    if not isinstance(value, list) or not value:
-        return json.dumps(value)
-    lines = (f"\t\t{_LINE.encode(v)}" for v in cast("list[Any]", value))
-    return "[\n" + ",\n".join(lines) + "\n\t]"
+    fields: list[str] = []
+    for key, value in as_value(answers).items():
+        if isinstance(value, list) and value:
+            lines = (f"\t\t{_LINE.encode(v)}" for v in cast("list[Any]", value))
+            text = "[\n" + ",\n".join(lines) + "\n\t]"
+        else:
+            text = json.dumps(value)
+        fields.append(f"\t{json.dumps(key)}: {text}")
+    return ("{\n" + ",\n".join(fields) + "\n}\n").encode()
 
 
 def _record(answer: Answer) -> dict[str, Any]:

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from evalstats_plugin.errors import SelectionError, no_such
+from evalstats_plugin.errors import check_known
 from evalstats_plugin.stats.arrays import FloatArray
 
 TieModel = Literal["half", "drop", "davidson", "rao-kupper"]
@@ -76,10 +76,8 @@ def tie_model(ties: str | None, outcome: FloatArray) -> TieModel:
         tied = outcome == 0.5
         whole = bool((tied | (outcome == 0.0) | (outcome == 1.0)).all())
         return "davidson" if whole and bool(tied.any()) else "half"
-    for name in TIE_MODELS:
-        if ties == name:
-            return name
-    raise SelectionError(no_such("model of ties", ties, TIE_MODELS, ", ".join(TIE_MODELS)))
+    check_known("model of ties", ties, TIE_MODELS)
+    return cast("TieModel", ties)
 
 
 def weights_of(ties: TieModel, outcome: FloatArray, weight: FloatArray) -> Weights:

@@ -120,7 +120,17 @@ def judge_items(
                 future.result()
     if asking.problem is not None:
         raise asking.problem
-    return asking.judged(certainty, reached=reached)
+    mine, agreed = asking.mine(), asking.agreed
+    return JudgingResult(
+        n_answers=asking.n_answers,
+        n_unclear=asking.n_unclear,
+        certainty=certainty,
+        reached=reached,
+        agreement=sum(agreed) / len(agreed) if agreed else None,
+        n_retries=asking.n_retries,
+        tokens=sum(int(_number(answer.more.get("tokens"))) for answer in mine),
+        cost=sum(map(_cost, mine)),
+    )
 
 
 class _Asking:
@@ -136,12 +146,12 @@ class _Asking:
 
     def left(self, n_waiting: int) -> int:
         """Questions that may still be asked, with some that are not answered yet."""
-        mine = self._mine()
+        mine = self.mine()
         limit = self.plan.max_cost
         if limit is not None:
             # Open questions cost what those so far did on average.
-            each = sum(map(_cost, mine)) / max(len(mine), 1)
-            if sum(map(_cost, mine)) + each * n_waiting >= limit:
+            spent = sum(map(_cost, mine))
+            if spent + spent / max(len(mine), 1) * n_waiting >= limit:
                 return 0
         return max(self.plan.budget - len(mine) - n_waiting, 0)
 
@@ -188,23 +198,11 @@ class _Asking:
             elif outcome is not None:
                 self.outcomes[pair] = outcome
 
-    def _mine(self) -> list[Answer]:
+    def mine(self) -> list[Answer]:
+        """Answers of this judge, those of earlier runs and undone ones included."""
         session = self.session
         every = (*session.given, *session.skipped, *session.answers.undone)
         return [answer for answer in every if answer.judge == session.judge]
-
-    def judged(self, certainty: float, *, reached: bool) -> JudgingResult:
-        mine = self._mine()
-        return JudgingResult(
-            n_answers=self.n_answers,
-            n_unclear=self.n_unclear,
-            certainty=certainty,
-            reached=reached,
-            agreement=sum(self.agreed) / len(self.agreed) if self.agreed else None,
-            n_retries=self.n_retries,
-            tokens=sum(int(_number(answer.more.get("tokens"))) for answer in mine),
-            cost=sum(map(_cost, mine)),
-        )
 
 
 def _cost(answer: Answer) -> float:
@@ -315,11 +313,9 @@ def command_judge(command: str, *, timeout: float = 120.0) -> Judge:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        msg = f"{command!r} cannot be read as a command: {error}"
-        raise SelectionError(msg) from error
+        raise SelectionError(f"{command!r} cannot be read as a command: {error}") from error
     if not words:
-        msg = "the command is empty: give a program and its arguments"
-        raise SelectionError(msg)
+        raise SelectionError("the command is empty: give a program and its arguments")
 
     def ask(question: Question) -> str:
         shown = {"prompt": question.prompt, "first": question.first, "second": question.second}
@@ -332,11 +328,9 @@ def command_judge(command: str, *, timeout: float = 120.0) -> Judge:
                 check=False,
             )
         except OSError as error:
-            msg = f"the judge {words[0]!r} cannot be asked: {error}"
-            raise CannotAskError(msg) from error
+            raise CannotAskError(f"the judge {words[0]!r} cannot be asked: {error}") from error
         except subprocess.TimeoutExpired as error:
-            msg = f"the judge {words[0]!r} did not answer: {error}"
-            raise PluginError(msg) from error
+            raise PluginError(f"the judge {words[0]!r} did not answer: {error}") from error
         if done.returncode:
             lines = done.stderr.decode(errors="replace").strip().splitlines()
             problem = f": {lines[-1][:200]}" if lines else ""

@@ -46,16 +46,14 @@ class Items:
         """Require at least two items with different names."""
         if len(self.items) < 2:
             given = f"one item ({self.items[0].name})" if self.items else "no items"
-            msg = f"{self.source}: {given}: give two or more to compare"
-            raise DesignError(msg)
+            raise DesignError(f"{self.source}: {given}: give two or more to compare")
         places: dict[str, str] = {}
         for item in self.items:
             if item.name in places:
-                msg = (
+                raise DesignError(
                     f"{self.source}: {item.name!r} occurs twice ({places[item.name]} and "
                     f"{item.place}): remove or rename one"
                 )
-                raise DesignError(msg)
             places[item.name] = item.place
 
     @property
@@ -73,11 +71,10 @@ class Items:
         """Select the items of these names, which must all exist, in this order."""
         by_name = {item.name: item for item in self.items}
         if missing := [name for name in names if name not in by_name]:
-            msg = (
+            raise DesignError(
                 f"{self.source} lacks {len(missing)} items that were compared before "
                 f"({few(missing)}): give all of them"
             )
-            raise DesignError(msg)
         return Items(tuple(by_name[name] for name in names), self.source)
 
 
@@ -108,36 +105,39 @@ def read_items(path: str | Path, prompt: str | None = None) -> Items:
         try:
             items = _folder(where) if where.is_dir() else _file(where)
         except OSError as error:
-            msg = f"{path} cannot be read as items: {error.strerror or error}"
-            raise LogError(msg) from error
+            raise LogError(f"{path} cannot be read as items: {error.strerror or error}") from error
     if prompt is not None:
         items = [replace(item, prompt=prompt) for item in items]
     elif len({item.prompt for item in items}) > 1:
         # No prompt is common to all, so each item shows its own above the text.
-        items = [_under_prompt(item) for item in items]
+        items = [
+            item
+            if item.prompt is None
+            else replace(
+                item, text=f"{item.prompt}\n\n---\n\n{item.text}", prompt=None, markdown=True
+            )
+            for item in items
+        ]
     return Items(tuple(items), source)
-
-
-def _under_prompt(item: Item) -> Item:
-    if item.prompt is None:
-        return item
-    text = f"{item.prompt}\n\n---\n\n{item.text}"
-    return replace(item, text=text, prompt=None, markdown=True)
 
 
 def _file(path: Path) -> list[Item]:
     content = path.read_bytes()
     if path.suffix == ".jsonl":
-        lines = _numbered(content, str(path))
-        rows = ((f"line {n}", _json(text, f"{path}, line {n}")) for n, text in lines)
-        return [_row(row, place, str(path)) for place, row in rows]
+        items: list[Item] = []
+        for n, text in _numbered(content, str(path)):
+            try:
+                row = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise LogError(f"{path}, line {n} is not JSON: {error}") from error
+            items.append(_row(row, f"line {n}", str(path)))
+        return items
     if path.suffix == ".json":
         whole = parse_json(content, path)
         if isinstance(whole, dict):
             whole = cast("dict[str, Any]", whole).get("items")
         if not isinstance(whole, list):
-            msg = f'{path}: no list of items: give a list, or an object with "items"'
-            raise LogError(msg)
+            raise LogError(f'{path}: no list of items: give a list, or an object with "items"')
         rows = enumerate(cast("list[Any]", whole), 1)
         return [_row(row, f"item {n}", str(path)) for n, row in rows]
     return _lines(content, str(path))
@@ -170,14 +170,6 @@ def _folder(folder: Path) -> list[Item]:
     ]
 
 
-def _json(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        msg = f"{where} is not JSON: {error}"
-        raise LogError(msg) from error
-
-
 def _row(row: Any, place: str, source: str) -> Item:
     """Read one row: a text, or an object with a text."""
     if isinstance(row, str):
@@ -188,11 +180,10 @@ def _row(row: Any, place: str, source: str) -> Item:
     fields = cast("dict[str, Any]", row)
     text = _first(fields, TEXTS)
     if text is None:
-        msg = (
+        raise LogError(
             f"{source}, {place}: no field with the item's text among "
             f"{few(list(fields)) or 'none'}: call it one of {', '.join(TEXTS)}"
         )
-        raise LogError(msg)
     name, prompt = _first(fields, NAMES) or _name(text, place), _first(fields, PROMPTS)
     # Answers of models are usually Markdown, but single lines rarely are.
     return Item(name, text, prompt, place, markdown="\n" in text.strip())

@@ -144,10 +144,9 @@ class JudgingApp(App[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable actions on questions while the result covers them."""
         asks = action in ("answer", "undo", "toggle_ranking", "scroll_items", "finish")
-        return super().check_action(action, parameters) and not (asks and self._is_covered())
-
-    def _is_covered(self) -> bool:
-        return len(self.screen_stack) > 1
+        if asks and len(self.screen_stack) > 1:
+            return False
+        return super().check_action(action, parameters)
 
     def on_unmount(self) -> None:
         """Cancel pending work."""
@@ -249,7 +248,7 @@ class JudgingApp(App[None]):
 
     async def _draw_ranking(self) -> None:
         """Draw the ranking and the progress to the goal."""
-        if self.ranking is None or self._is_covered():
+        if self.ranking is None or len(self.screen_stack) > 1:
             return
         panel = self.query_one("#ranking", RankingPanel)
         await panel.show(self.ranking, self.session.names, self.pair or ())

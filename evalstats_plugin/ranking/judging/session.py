@@ -17,13 +17,7 @@ from typing import Any
 from evalstats_plugin.data.tables import decoded
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, counted, few, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.contests.fullrank import (
-    Answer,
-    Answers,
-    contests_of,
-    encoded,
-    parse,
-)
+from evalstats_plugin.ranking.contests.fullrank import Answer, Answers, contests_of, encoded, parse
 from evalstats_plugin.runtime.writing import Revision, locked, revision, write_bytes
 
 
@@ -36,12 +30,7 @@ class Session:
     """
 
     def __init__(
-        self,
-        path: Path,
-        answers: Answers,
-        judge: str | None = None,
-        *,
-        seen: Revision | None = None,
+        self, path: Path, answers: Answers, judge: str | None = None, seen: Revision | None = None
     ) -> None:
         self.path = path
         self.judge = judge
@@ -87,7 +76,12 @@ class Session:
             return cls(where, answers, judge, seen=seen)
         answers = _read(where)
         if names is not None:
-            _check_names(where, answers, names)
+            if gone := [name for name in answers.names if name not in set(names)]:
+                # Nothing could be shown of these.
+                raise DesignError(
+                    f"{where} holds {counted(len(gone), 'item')} not among those given "
+                    f"({few(gone)}): pass the same items, or another file with -o"
+                )
             added = tuple(name for name in names if name not in set(answers.names))
             answers.names = (*answers.names, *added)
         if prior_variance is not None:
@@ -201,7 +195,15 @@ class Session:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, needed=True):
             if self.path.exists() and revision(self.path) != self._seen:
-                self._take_over(_read(self.path))
+                # Another process wrote; our indices of items must still be valid.
+                newer = _read(self.path)
+                both = min(len(newer.names), len(self.names))
+                if newer.names[:both] != self.names[:both]:
+                    msg = f"{self.path} was replaced by one on other items"
+                    raise LogError(f"{msg}: nothing was written to it")
+                if len(newer.names) < len(self.names):
+                    newer.names = self.names
+                self.answers = newer
             before = replace(
                 self.answers,
                 given=list(self.answers.given),
@@ -210,49 +212,24 @@ class Session:
             )
             try:
                 yield self.answers
-                self._keep_broken()
+                if self.answers.notes and self.path.exists():
+                    # A broken file is overwritten with its readable part: it is kept aside.
+                    aside = self.path.with_name(f"{self.path.name}.broken")
+                    if not aside.exists():
+                        write_bytes(aside, self.path.read_bytes())
+                    self.answers.notes = ()
                 write_bytes(self.path, encoded(self.answers))
             except BaseException:
                 self.answers = before
                 raise
             self._seen = revision(self.path)
 
-    def _take_over(self, newer: Answers) -> None:
-        """Continue from another process's file, in which our item indices must still be valid."""
-        both = min(len(newer.names), len(self.names))
-        if newer.names[:both] != self.names[:both]:
-            msg = f"{self.path} was replaced by one on other items: nothing was written to it"
-            raise LogError(msg)
-        if len(newer.names) < len(self.names):
-            newer.names = self.names
-        self.answers = newer
-
-    def _keep_broken(self) -> None:
-        """Copy a broken file aside before it is overwritten with its readable part."""
-        if not self.answers.notes or not self.path.exists():
-            return
-        aside = self.path.with_name(f"{self.path.name}.broken")
-        if not aside.exists():
-            write_bytes(aside, self.path.read_bytes())
-        self.answers.notes = ()
-
 
 def _read(path: Path) -> Answers:
     try:
         return parse(decoded(path.read_bytes(), str(path)), str(path))
     except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror or error}"
-        raise LogError(msg) from error
-
-
-def _check_names(path: Path, answers: Answers, names: Sequence[str]) -> None:
-    """Require that the file's items are among the names, as others could not be shown."""
-    if gone := [name for name in answers.names if name not in set(names)]:
-        msg = (
-            f"{path} holds {counted(len(gone), 'item')} not among those given ({few(gone)}): pass "
-            "the same items, or another file with -o"
-        )
-        raise DesignError(msg)
+        raise LogError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def answers_in(content: bytes, source: str) -> Answers | None:

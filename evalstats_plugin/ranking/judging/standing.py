@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 from scipy.interpolate import RegularGridInterpolator
 
-from evalstats_plugin.errors import SelectionError, no_such
+from evalstats_plugin.errors import SelectionError, check_known
 from evalstats_plugin.ranking.judging.session import Answer
 from evalstats_plugin.ranking.next import (
     RULES,
@@ -68,13 +68,11 @@ class Goal:
         SelectionError
             An unknown goal or rule; a certainty that cannot be reached.
         """
-        if name not in GOALS:
-            raise SelectionError(no_such("goal", name, GOALS, ", ".join(GOALS)))
-        if rule is not None and rule not in RULES:
-            raise SelectionError(no_such("rule", rule, RULES, ", ".join(RULES)))
+        check_known("goal", name, GOALS)
+        if rule is not None:
+            check_known("rule", rule, RULES)
         if not 0 < wanted < 1:
-            msg = f"certainty is {wanted:g}: give one between 0 and 1, such as 0.95"
-            raise SelectionError(msg)
+            raise SelectionError(f"certainty is {wanted:g}: give one between 0 and 1, such as 0.95")
         return cls(name, wanted, rule or GOALS[name][0])
 
     @property
@@ -325,11 +323,7 @@ def _among_thousands(
     i, j = rng.integers(len(rating), size=(2, PAIRS_SEEN))
     i, j = i[i != j], j[i != j]
     ahead = special.ndtr(np.abs(rating[i] - rating[j]) / np.hypot(sd[i], sd[j]))
-    return _expected_ranks(rating, sd), prob_best, float(ahead.mean())
-
-
-def _expected_ranks(rating: FloatArray, sd: FloatArray) -> FloatArray:
-    """One more than the expected number of better items, by interpolation between 96 × 5 points."""
+    # One more than the expected number of better items, interpolated between 96 × 5 points.
     at = np.linspace(float(rating.min()), float(rating.max()), 96)
     widths = np.linspace(float(sd.min()), max(float(sd.max()), float(sd.min()) + 1e-9), 5)
     better = np.empty((len(at), len(widths)))
@@ -338,4 +332,5 @@ def _expected_ranks(rating: FloatArray, sd: FloatArray) -> FloatArray:
         better[:, k] = share.sum(axis=1)
     grid = RegularGridInterpolator((at, widths), better)
     # An item is not better than itself, which counted as half.
-    return np.asarray(grid(np.stack([rating, sd], axis=1)) + 0.5, dtype=np.float64)
+    expected_rank = np.asarray(grid(np.stack([rating, sd], axis=1)) + 0.5, dtype=np.float64)
+    return expected_rank, prob_best, float(ahead.mean())

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from scipy import sparse
 
-from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
+from evalstats_plugin.errors import DesignError, check_known, counted, few
 from evalstats_plugin.ranking.contests.contests import (
     Contests,
     CountedContests,
@@ -90,11 +90,9 @@ def fit_bradley_terry(
     >>> print(np.exp(fit.rating[0] - fit.rating[1]).round(6))  # odds
     3.0
     """
-    if covariance not in COVARIANCES:
-        raise SelectionError(no_such("covariance", covariance, COVARIANCES, ", ".join(COVARIANCES)))
+    check_known("covariance", covariance, COVARIANCES)
     if prior_sd is not None and not prior_sd > 0:
-        msg = f"prior_sd is {prior_sd}: give a number above 0"
-        raise DesignError(msg)
+        raise DesignError(f"prior_sd is {prior_sd}: give a number above 0")
     tally = count_contests(contests, ties, position=position, features=features)
     kind = covariance
     if kind == "auto":
@@ -105,7 +103,7 @@ def fit_bradley_terry(
     top = fitted.top
     if fitted.unvaried:
         kind = "model"
-    spread = covariance_of(tally, top, kind, fitted.parts)
+    spread, n_groups = covariance_of(tally, top, kind, fitted.parts)
     notes = list(fitted.notes)
     if kind != "model" and extremes(tally.contests.weight)[1] > 1:
         notes.append(
@@ -121,22 +119,22 @@ def fit_bradley_terry(
         "n_contests": len(tally.contests),
         "n_ties": int(tally.contests.tied.sum()),
     }
-    if spread.groups is not None:
-        freedom = spread.groups - 1
-        diagnostics |= {"n_clusters": spread.groups, "degrees_of_freedom": freedom}
-        if spread.groups < FEW_CLUSTERS:
+    if n_groups is not None:
+        freedom = n_groups - 1
+        diagnostics |= {"n_clusters": n_groups, "degrees_of_freedom": freedom}
+        if n_groups < FEW_CLUSTERS:
             notes.append(
-                f"only {counted(spread.groups, 'cluster')}: intervals are rough, of Student's t "
+                f"only {counted(n_groups, 'cluster')}: intervals are rough, of Student's t "
                 f"with {counted(freedom, 'degree')} of freedom"
             )
     n, names, values = tally.design.n, tally.design.names, top.parameters
-    errors = np.sqrt(np.diagonal(spread.covariance))
+    errors = np.sqrt(np.diagonal(spread))
     return RankingFit(
         model="bradley-terry",
         estimator="laplace" if fitted.sample.precision.any() else "ml",
         players=tally.contests.players,
         rating=values[:n],
-        covariance=spread.covariance[:n, :n],
+        covariance=spread[:n, :n],
         parameters=dict(zip(names, values[n:].tolist(), strict=True)),
         parameter_std_errors=dict(zip(names, errors[n:].tolist(), strict=True)),
         log_likelihood=top.log_likelihood,
@@ -148,7 +146,6 @@ def fit_bradley_terry(
 class Ratings(NamedTuple):
     """Maximum likelihood estimates, or the posterior mode under a weak prior."""
 
-    tally: CountedContests
     top: Maximum
     sample: Sample
     parts: IntArray
@@ -205,7 +202,7 @@ def fit_ratings(tally: CountedContests, prior_sd: float | None = None) -> Rating
     if top.convergence.why:
         notes.append(f"the fit {top.convergence.why}")
     unvaried = bool(separate or endless or not decided)
-    return Ratings(tally, top, sample, parts, unvaried, tuple(notes))
+    return Ratings(top, sample, parts, unvaried, tuple(notes))
 
 
 def ties_separate(design: Design, weights: Weights) -> bool:
@@ -263,11 +260,10 @@ def _separation_note(contests: Contests, parts: IntArray) -> str:
 def check_connected(contests: Contests) -> None:
     """Raise `DesignError` if no chain of contests connects all players."""
     if groups := contests.disconnected():
-        msg = (
+        raise DesignError(
             f"ratings need a chain of comparisons between all players; found {groups}. Leave some "
             "out, compare across, or give a prior with --prior-sd (in Python: prior_sd)"
         )
-        raise DesignError(msg)
 
 
 def check_identified(tally: CountedContests) -> None:
@@ -275,12 +271,11 @@ def check_identified(tally: CountedContests) -> None:
     blamed = _without_information(tally, _among_equals(tally))
     if not blamed:
         return
-    msg = (
+    raise DesignError(
         f"these comparisons cannot tell {few(blamed)} from the ratings or from each other: every "
         "pair was shown in one order only, or a feature is the same whenever a player appears; "
         "leave it out, or compare in both orders"
     )
-    raise DesignError(msg)
 
 
 def _among_equals(tally: CountedContests) -> FloatArray:

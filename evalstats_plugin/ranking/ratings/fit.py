@@ -226,10 +226,7 @@ class OrderEntropy(NamedTuple):
 
 
 def order_entropy(
-    rating: ArrayLike,
-    covariance: ArrayLike,
-    *,
-    rng: np.random.Generator,
+    rating: ArrayLike, covariance: ArrayLike, *, rng: np.random.Generator
 ) -> OrderEntropy:
     """Entropy of the order of normal ratings: minus the mean log probability of random orders.
 
@@ -285,60 +282,56 @@ def log_prob_order(
         values = np.take_along_axis(np.asarray(drawn, dtype=np.float64), order, axis=1)
         steps = (values[:, :-1] - values[:, 1:] - mean)[..., None]
         kept = np.asarray(np.linalg.solve(root, steps)[..., 0], dtype=np.float64)
-    particles = _Particles((len(order), mean.shape[1], n_particles), kept, rng)
+    noise = np.empty((len(order), mean.shape[1], n_particles))
+    log_weight, log_total = np.zeros((len(order), n_particles)), np.zeros(len(order))
     # Each difference is drawn given the previous ones, hence the loop.
     for k in range(mean.shape[1]):
-        before = np.matmul(root[:, k, None, :k], particles.noise[:, :k])[:, 0]
-        particles.draw_above(k, (mean[:, k, None] + before) / root[:, k, k, None])
-    return particles.log_total()
-
-
-class _Particles:
-    """Weighted particles: sequences of positive differences of neighbours in each order."""
-
-    def __init__(
-        self, shape: tuple[int, int, int], kept: FloatArray | None, rng: np.random.Generator
-    ) -> None:
-        self.noise = np.empty(shape)
-        """Standard normal noise of each difference, shape (orders, steps, particles)."""
-        self.kept, self.rng = kept, rng
-        self._log_weight = np.zeros((shape[0], shape[2]))
-        self._log_total = np.zeros(shape[0])
-
-    def draw_above(self, step: int, reach: FloatArray) -> None:
-        """Draw the noise of a step above -`reach`, and multiply weights by its probability."""
+        before = np.matmul(root[:, k, None, :k], noise[:, :k])[:, 0]
+        # Normal noise that makes the difference positive, weighted by the probability of that.
+        reach = (mean[:, k, None] + before) / root[:, k, k, None]
         log_above = np.asarray(special.log_ndtr(reach), dtype=np.float64)
-        self._log_weight += log_above
-        share = np.log(self.rng.random(reach.shape))
-        self.noise[:, step] = -special.ndtri_exp(log_above + share)
-        if self.kept is not None:
-            self.noise[:, step, 0] = self.kept[:, step]
-        self._resample(step + 1)
+        log_weight += log_above
+        noise[:, k] = -special.ndtri_exp(log_above + np.log(rng.random(reach.shape)))
+        if kept is not None:
+            noise[:, k, 0] = kept[:, k]
+        _resample(noise[:, : k + 1], log_weight, log_total, rng, fixed=kept is not None)
+    top = log_weight.max(axis=1)
+    return log_total + top + np.log(np.exp(log_weight - top[:, None]).mean(axis=1))
 
-    def log_total(self) -> FloatArray:
-        """Log of the estimates, shape (orders,)."""
-        top = self._log_weight.max(axis=1)
-        return self._log_total + top + np.log(np.exp(self._log_weight - top[:, None]).mean(axis=1))
 
-    def _resample(self, steps: int) -> None:
-        top = self._log_weight.max(axis=1, keepdims=True)
-        weight = np.exp(self._log_weight - top)
-        total = weight.sum(axis=1)
-        size = weight.shape[1]
-        few: IntArray = np.flatnonzero(total**2 / (weight**2).sum(axis=1) < size / 2)
-        if not len(few):
-            return
-        self._log_total[few] += np.log(total[few] / size) + top[few, 0]
-        # One search for all orders: the cumulative weights of order k are shifted by k.
-        base = np.arange(len(few))[:, None]
-        reached = np.cumsum(weight[few], axis=1) / total[few, None]
-        reached[:, -1] = 1.0
-        # Multinomial, not sorted: the fixed particle must replace a random one.
-        wanted = self.rng.random((len(few), size))
-        index = np.searchsorted((reached + base).ravel(), (wanted + base).ravel())
-        parent = index.reshape(len(few), size) - base * size
-        if self.kept is not None:
-            parent[:, 0] = 0
-        past = np.take_along_axis(self.noise[few, :steps], parent[:, None, :], axis=2)
-        self.noise[few, :steps] = past
-        self._log_weight[few] = 0.0
+def _resample(
+    noise: FloatArray,
+    log_weight: FloatArray,
+    log_total: FloatArray,
+    rng: np.random.Generator,
+    *,
+    fixed: bool,
+) -> None:
+    """Draw particles anew, in place, of the orders in which few of them have most of the weight.
+
+    Parameters
+    ----------
+    noise : shape (orders, steps, particles)
+    fixed
+        Whether the first particle of each order stays.
+    """
+    top = log_weight.max(axis=1, keepdims=True)
+    weight = np.exp(log_weight - top)
+    total = weight.sum(axis=1)
+    size = weight.shape[1]
+    few: IntArray = np.flatnonzero(total**2 / (weight**2).sum(axis=1) < size / 2)
+    if not len(few):
+        return
+    log_total[few] += np.log(total[few] / size) + top[few, 0]
+    # One search for all orders: the cumulative weights of order k are shifted by k.
+    base = np.arange(len(few))[:, None]
+    reached = np.cumsum(weight[few], axis=1) / total[few, None]
+    reached[:, -1] = 1.0
+    # Multinomial, not sorted: the fixed particle must replace a random one.
+    wanted = rng.random((len(few), size))
+    index = np.searchsorted((reached + base).ravel(), (wanted + base).ravel())
+    parent = index.reshape(len(few), size) - base * size
+    if fixed:
+        parent[:, 0] = 0
+    noise[few] = np.take_along_axis(noise[few], parent[:, None, :], axis=2)
+    log_weight[few] = 0.0

@@ -156,17 +156,12 @@ def _shortened(design: Design, parameters: FloatArray, step: FloatArray) -> Floa
     return step * factor
 
 
-class Covariance(NamedTuple):
-    """Covariance of all parameters, where ratings are relative to their mean."""
+def covariance_of(
+    tally: CountedContests, top: Maximum, kind: str, parts: IntArray
+) -> tuple[FloatArray, int | None]:
+    """Covariance of the estimates, shape (p, p), and the number of clusters, if clustered.
 
-    covariance: FloatArray
-    """Shape (p, p)."""
-    groups: int | None
-    """Number of clusters, if clustered."""
-
-
-def covariance_of(tally: CountedContests, top: Maximum, kind: str, parts: IntArray) -> Covariance:
-    """Covariance of the estimates.
+    Ratings are relative to their mean.
 
     With at most `CORRECTED` independent units (contests or clusters) a parameter, scores are those
     of a jackknife, CR3 [BM02]_; beyond, that would change errors by a hundredth or less, and the
@@ -196,12 +191,11 @@ def covariance_of(tally: CountedContests, top: Maximum, kind: str, parts: IntArr
     if (np.diagonal(out) < 0).any() or not np.allclose(
         again, np.diagonal(bread), rtol=0.01, atol=0
     ):
-        msg = (
+        raise DesignError(
             "weights or features differ too much in size: rounding leaves no digit of standard "
             "errors; leave the lightest comparisons out"
         )
-        raise DesignError(msg)
-    return Covariance(out, groups)
+    return out, groups
 
 
 def _middle(
@@ -223,7 +217,7 @@ def _middle(
     varies = ~one_way[tally.cell]
     by_x, by_tie = rows.by_x * varies, rows.by_tie * varies
     rows = rows._replace(by_x=by_x, by_tie=by_tie)
-    times = tally.count if members is None else np.ones(members.shape[0])
+    times = tally.rows.times if members is None else np.ones(members.shape[0])
     units = float(times.sum())
     if units <= CORRECTED * design.size:
         middle = np.zeros(bread.shape)

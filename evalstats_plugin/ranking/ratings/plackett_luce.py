@@ -136,15 +136,13 @@ class _Stages(NamedTuple):
 def _stages(at: IntArray, length: IntArray, n: int, depth: int | None) -> _Stages:
     """Split rankings, one after another, into choices; the last player of each is not a choice."""
     if not (length > 1).any():
-        msg = "no ranking has two players: give at least one that has"
-        raise DesignError(msg)
+        raise DesignError("no ranking has two players: give at least one that has")
     if (at < 0).any() or (at >= n).any():
         msg = f"a ranking has an index outside the list of {counted(n, 'player')}: use 0 to {n - 1}"
         raise DesignError(msg)
     of = np.repeat(np.arange(len(length)), length)
     if len(np.unique(of * n + at)) < len(at):
-        msg = "a ranking has a player twice: list each once"
-        raise DesignError(msg)
+        raise DesignError("a ranking has a player twice: list each once")
     rank = np.arange(len(at)) - np.repeat(np.cumsum(length) - length, length)
     ranks = np.full((len(length), n), -1)
     ranks[of, at] = rank

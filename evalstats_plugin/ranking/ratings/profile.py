@@ -14,9 +14,8 @@ from scipy import optimize, special
 from evalstats_plugin.errors import SelectionError, few, no_such
 from evalstats_plugin.ranking.contests.contests import Contests, count_contests
 from evalstats_plugin.ranking.contests.outcomes import TieModel
-from evalstats_plugin.ranking.ratings.bradley_terry import Ratings, check_connected, fit_ratings
+from evalstats_plugin.ranking.ratings.bradley_terry import check_connected, fit_ratings
 from evalstats_plugin.ranking.ratings.likelihood import inverse, maximise
-from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import Interval
 
 _FAR = 40.0
@@ -68,19 +67,8 @@ def profile_interval(
         contrast[: tally.design.n] -= 1 / tally.design.n
     else:
         contrast[_place(contests, against)] -= 1
-    fitted = fit_ratings(tally)
-    drop = special.chdtri(1, 1 - confidence_level)
-    return _interval(fitted, contrast, float(drop))
-
-
-def _place(contests: Contests, name: str) -> int:
-    if name not in contests.players:
-        raise SelectionError(no_such("player", name, contests.players, few(contests.players)))
-    return contests.players.index(name)
-
-
-def _interval(fitted: Ratings, contrast: FloatArray, drop: float) -> Interval:
-    design = fitted.tally.design
+    fitted, design = fit_ratings(tally), tally.design
+    drop = float(special.chdtri(1, 1 - confidence_level))
     # Without the weak prior: close to the supremum if there is no finite maximum.
     plain = fitted.sample._replace(precision=np.zeros(design.size))
     top = maximise(design, plain, fitted.top.parameters)
@@ -95,6 +83,12 @@ def _interval(fitted: Ratings, contrast: FloatArray, drop: float) -> Interval:
 
     low, high = (_limit(excess, estimate, sign) for sign in (-1.0, 1.0))
     return Interval(np.asarray(low), np.asarray(high))
+
+
+def _place(contests: Contests, name: str) -> int:
+    if name not in contests.players:
+        raise SelectionError(no_such("player", name, contests.players, few(contests.players)))
+    return contests.players.index(name)
 
 
 def _limit(excess: Callable[[float], float], estimate: float, sign: float) -> float:

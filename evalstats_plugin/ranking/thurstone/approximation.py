@@ -27,7 +27,7 @@ from evalstats_plugin.ranking.thurstone.design import (
     variances,
 )
 from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.newton import Convergence, newton
+from evalstats_plugin.stats.newton import newton
 
 _DAMPED = 0.8
 """Damping: share of each update of the sites."""
@@ -38,6 +38,8 @@ _NOISE_STEP, _SITE_STEP = 0.7, 0.6
 _TOLERANCE = 1e-12
 """Newton decrement at which `laplace` stops."""
 _MAX_STEPS = 100
+_MAX_SWEEPS = 500
+"""Most updates of all sites."""
 _NARROWEST, _WIDEST = 1e-8, 6.0
 """Bounds of δ."""
 _STEP = 0.05
@@ -70,13 +72,7 @@ class Posterior(NamedTuple):
 
 
 def expectation_propagation(
-    sites: Sites,
-    prior: Prior,
-    tie: float,
-    start: Normals,
-    *,
-    tolerance: float = 1e-9,
-    max_sweeps: int = 500,
+    sites: Sites, prior: Prior, tie: float, start: Normals, *, tolerance: float = 1e-9
 ) -> Posterior:
     """Match the moments of all sites.
 
@@ -90,13 +86,17 @@ def expectation_propagation(
         Residual at which iterations stop.
     """
     precision, shift = start
+    design = sites.design
     inverse, spread = inverse_of(prior.covariance)
-    least = 1 / variances(sites.design, prior.covariance)
+    least = 1 / variances(design, prior.covariance)
     sweeps, damped, before = 0, _DAMPED, np.inf
     while True:
         sweeps += 1
-        state = _combined(sites, prior, inverse, Normals(precision, shift))
-        v, m = state.site_variance, state.site_mean
+        # The prior times the normals of all sites.
+        covariance, held = inverse_of(inverse + information(design, precision))
+        pull = inverse @ prior.mean + design.T @ shift
+        mean = covariance @ pull
+        m, v = design @ mean, variances(design, covariance)
         # Other sites add to the precision of the prior; thousands of answers hide both by rounding.
         rest_precision = np.maximum(1 / v - precision, least)
         rest_mean = (m / v - shift) / rest_precision
@@ -105,7 +105,7 @@ def expectation_propagation(
             np.max(np.abs(tilted.mean - m) / np.sqrt(v), initial=0)
             + np.max(np.abs(tilted.variance - v) / v, initial=0)
         )
-        if residual < tolerance or sweeps == max_sweeps:
+        if residual < tolerance or sweeps == _MAX_SWEEPS:
             break
         # Halve the damping factor if the residual has grown.
         damped = max(damped / 2, 0.05) if residual > before else damped
@@ -116,29 +116,10 @@ def expectation_propagation(
         shift = shift + damped * (new_shift - shift)
     normals = Normals(precision, shift)
     rest = (rest_mean, 1 / rest_precision)
-    log_evidence = state.log_scale + float((tilted.log_scale - _log_scale(normals, rest)).sum())
+    log_evidence = 0.5 * (float(pull @ mean) - held)
+    log_evidence += float((tilted.log_scale - _log_scale(normals, rest)).sum())
     log_evidence -= 0.5 * (spread + float(prior.mean @ inverse @ prior.mean))
-    return Posterior(state.mean, state.covariance, normals, log_evidence, sweeps, residual)
-
-
-class _State(NamedTuple):
-    """Current normal posterior, with the moments of the sites' differences."""
-
-    mean: FloatArray
-    covariance: FloatArray
-    log_scale: float
-    site_mean: FloatArray
-    site_variance: FloatArray
-
-
-def _combined(sites: Sites, prior: Prior, inverse: FloatArray, normals: Normals) -> _State:
-    """Multiply the prior by the normals of all sites."""
-    design = sites.design
-    covariance, held = inverse_of(inverse + information(design, normals.precision))
-    pull = inverse @ prior.mean + design.T @ normals.shift
-    mean = covariance @ pull
-    log_scale = 0.5 * (float(pull @ mean) - held)
-    return _State(mean, covariance, log_scale, design @ mean, variances(design, covariance))
+    return Posterior(mean, covariance, normals, log_evidence, sweeps, residual)
 
 
 def _log_scale(normals: Normals, rest: tuple[FloatArray, FloatArray]) -> FloatArray:
@@ -223,7 +204,6 @@ class Mode(NamedTuple):
     covariance: FloatArray
     normals: Normals
     log_evidence: float
-    convergence: Convergence
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,14 +251,13 @@ def laplace(sites: Sites, prior: Prior, tie: float) -> Mode:
         step = at.curvature.inverse @ gradient
         return step, float(gradient @ step)
 
-    optimum = newton(
+    at = newton(
         prior.mean, evaluate, direction,
         tolerance=_TOLERANCE, max_steps=_MAX_STEPS, take_last=False,
-    )  # fmt: skip
-    at = optimum.at
+    ).at  # fmt: skip
     normals = Normals(-at.slopes.second, at.slopes.first - at.slopes.second * at.fitted)
     log_evidence = at.value - 0.5 * (at.curvature.log_determinant + spread)
-    return Mode(at.x, at.curvature.inverse, normals, log_evidence, optimum.convergence)
+    return Mode(at.x, at.curvature.inverse, normals, log_evidence)
 
 
 def estimate_threshold(

@@ -145,11 +145,10 @@ class AnswerCounts:
         """
         n = self.players
         if i == j or not (min(i, j) >= 0 and max(i, j) < n and 0 <= outcome <= 1):
-            msg = (
+            raise DesignError(
                 f"no answer: players {i} and {j} with outcome {outcome}. Give two different places "
                 f"from 0 to {n - 1} and an outcome from 0 to 1"
             )
-            raise DesignError(msg)
         if i > j and not self.ordered:
             i, j, outcome = j, i, 1 - outcome
         tied = outcome == 0.5
@@ -160,8 +159,7 @@ class AnswerCounts:
             self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
         counts = self._counts[k] + weight * share
         if (counts < -1e-9).any():
-            msg = f"there is no such answer about players {i} and {j} to take back"
-            raise DesignError(msg)
+            raise DesignError(f"there is no such answer about players {i} and {j} to take back")
         if k == len(self._place):
             self._place[i, j] = k
             self._ends[k] = i, j
@@ -245,19 +243,17 @@ def prior_of(mean: ArrayLike, covariance: ArrayLike, n: int, *, ordered: bool) -
     """
     m, c = np.asarray(mean, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
     if m.shape not in ((), (n,)) or c.shape not in ((), (n,), (n, n)):
-        msg = (
+        raise DesignError(
             f"the prior has a mean of shape {m.shape} and a covariance of shape {c.shape}: give a "
             f"number or shape ({n},) each, or ({n}, {n}) for the covariance"
         )
-        raise DesignError(msg)
     whole = c if c.ndim == 2 else np.diag(np.broadcast_to(c, (n,)))
     finite = np.isfinite(m).all() and np.isfinite(whole).all() and np.allclose(whole, whole.T)
     if not (finite and np.linalg.eigvalsh(whole)[0] > 1e-12 * np.abs(whole).max()):
-        msg = (
+        raise DesignError(
             "the prior is not finite, symmetric and positive definite: give a variance above 0, or "
             "a covariance matrix of that kind"
         )
-        raise DesignError(msg)
     extra = int(ordered)
     mean_of = np.concatenate([np.broadcast_to(m, (n,)), np.zeros(extra)])
     return Prior(mean_of, linalg.block_diag(whole, POSITION_SD**2 * np.eye(extra)))

@@ -187,7 +187,16 @@ class _Given(NamedTuple):
     effective: float
 
     def draws(self, size: int) -> FloatArray:
-        return _resampled(self.kept, self.problem, size)
+        """Points by systematic resampling with their weights, and a level as a priori."""
+        problem = self.problem
+        weight = np.concatenate([points.weight for points in self.kept])
+        y = np.concatenate([points.y for points in self.kept])
+        reached = np.cumsum(weight) / weight.sum()
+        at = np.searchsorted(reached, (np.arange(size) + 0.5) / size)
+        draws = problem.near.mean + y[np.minimum(at, len(y) - 1)]
+        level = stream(0, "level of points").standard_normal((size, 1))
+        draws[:, : problem.n] += (problem.level / problem.n) ** 0.5 * level
+        return draws
 
 
 def _given(problem: _Problem, symmetry: Symmetry | None, draws: int) -> _Given:
@@ -247,10 +256,12 @@ class _Problem:
         self.rows: FloatArray = sites.design.toarray()
         self.prior_precision, prior_scale = inverse_of(prior.covariance)
         self.precision, near_scale = inverse_of(near.covariance)
-        level = self.level = _level(prior, n)
+        # Variance of the ratings' level, times n, if their differences do not depend on it; or 0.
+        sums = prior.covariance[:n, :n].sum(axis=0)
+        level = self.level = float(sums[0]) if np.ptp(sums) <= 1e-12 * sums[0] else 0.0
         covariance = near.covariance
         if level:
-            # The level of all ratings is independent of the answers: it is left out.
+            # It is independent of the answers, too, and left out.
             ones = np.zeros(self.size)
             ones[:n] = n**-0.5
             covariance = covariance - level * np.outer(ones, ones)
@@ -302,14 +313,12 @@ class _Problem:
         square = e[:, i] * e[:, j] + self.fixed
         if len(self.rows):
             square += curvature @ self.leaning
-        return np.concatenate([e, square, self._ahead(y, e), self._above(points)], axis=1)
-
-    def _ahead(self, y: FloatArray, e: FloatArray) -> FloatArray:
-        """P(x_i > x_j) less that of the normal, for i < j."""
+        # P(x_i > x_j) less that of the normal, for i < j.
         i, j = self.pairs
         z = (y[:, i] - y[:, j]) / self.apart
         solved = _stein(z, self.bar, np.where(z < 0, *self.tails))
-        return solved * (e[:, i] - e[:, j]) / self.apart
+        ahead = solved * (e[:, i] - e[:, j]) / self.apart
+        return np.concatenate([e, square, ahead, self._above(points)], axis=1)
 
     def _above(self, points: _Points) -> FloatArray:
         """P(rank of i ≤ k) for k < n: given all others, x_i is nearly normal."""
@@ -343,12 +352,6 @@ def _root(covariance: FloatArray, rank: int) -> FloatArray:
         root[:, k] = rest[:, pivot] / max(left[pivot], 1e-300) ** 0.5
         rest -= np.outer(root[:, k], root[:, k])
     return root
-
-
-def _level(prior: Prior, n: int) -> float:
-    """Variance of the ratings' level, times n, if their differences do not depend on it; or 0."""
-    sums = prior.covariance[:n, :n].sum(axis=0)
-    return float(sums[0]) if np.ptp(sums) <= 1e-12 * sums[0] else 0.0
 
 
 def _stein(z: FloatArray, bar: FloatArray, beyond: FloatArray) -> FloatArray:
@@ -457,18 +460,6 @@ def _symmetrised(result: _Result, symmetry: Symmetry, n: int) -> _Result:
         ahead = (ahead + ahead[np.ix_(reverse, reverse)].T) / 2
     covariance[:n, :n] = (between + between.T) / 2
     return _Result(mean, covariance, ranks, (ahead + 1 - ahead.T) / 2)
-
-
-def _resampled(kept: Sequence[_Points], problem: _Problem, size: int) -> FloatArray:
-    """Points in proportion to their weights, by systematic resampling, and a level as a priori."""
-    weight = np.concatenate([points.weight for points in kept])
-    y = np.concatenate([points.y for points in kept])
-    reached = np.cumsum(weight) / weight.sum()
-    at = np.searchsorted(reached, (np.arange(size) + 0.5) / size)
-    draws = problem.near.mean + y[np.minimum(at, len(y) - 1)]
-    level = stream(0, "level of points").standard_normal((size, 1))
-    draws[:, : problem.n] += (problem.level / problem.n) ** 0.5 * level
-    return draws
 
 
 class Symmetry(NamedTuple):

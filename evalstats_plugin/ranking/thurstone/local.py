@@ -128,7 +128,13 @@ class LocalState(AnswerCounts):
         curvature = -slopes.second
         gradient = np.bincount(i, slopes.first, n) - np.bincount(j, slopes.first, n)
         gradient -= ridge * self.rating
-        step = _solved(i, j, curvature, ridge, gradient)
+        # By conjugate gradients, preconditioned by the diagonal.
+        diagonal = ridge + np.bincount(i, curvature, n) + np.bincount(j, curvature, n)
+        both = (np.concatenate([i, j]), np.concatenate([j, i]))
+        between = sparse.coo_array((np.concatenate([curvature, curvature]), both), shape=(n, n))
+        matrix = sparse.diags_array(diagonal) - between.tocsr()
+        inverse = sparse.diags_array(1 / diagonal)
+        step: Any = cg(matrix, gradient, rtol=1e-6, maxiter=_MOST_ROUNDS, M=inverse)[0]
         largest = float(np.abs(step).max())
         self.rating += step * min(1.0, _LONGEST / max(largest, 1e-300))
         for _ in range(_SWEEPS):
@@ -169,18 +175,3 @@ class LocalState(AnswerCounts):
 
 def _sites(counts: FloatArray) -> Sites:
     return Sites(design=None, wins=counts[:, 0], ties=counts[:, 1], losses=counts[:, 2])
-
-
-def _solved(
-    i: IntArray, j: IntArray, curvature: FloatArray, ridge: float, right: FloatArray
-) -> FloatArray:
-    """Solve for a step by conjugate gradients, preconditioned by the diagonal."""
-    n = len(right)
-    diagonal = ridge + np.bincount(i, curvature, n) + np.bincount(j, curvature, n)
-    ends = (np.concatenate([i, j]), np.concatenate([j, i]))
-    between = sparse.coo_array((np.concatenate([curvature, curvature]), ends), shape=(n, n))
-    matrix = sparse.diags_array(diagonal) - between.tocsr()
-    step: Any = cg(
-        matrix, right, rtol=1e-6, maxiter=_MOST_ROUNDS, M=sparse.diags_array(1 / diagonal)
-    )[0]
-    return step

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalstats_plugin.errors import DesignError, SelectionError, counted, no_such
+from evalstats_plugin.errors import DesignError, check_known, counted
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.fit import RankingFit, normal_draws
 from evalstats_plugin.ranking.thurstone.approximation import (
@@ -113,15 +113,10 @@ def fit_thurstone(
     >>> fit_thurstone(contests, estimator="ep").rating.round(2)
     array([ 0.3, -0.3])
     """
-    for what, name, allowed in (
-        ("estimator", estimator, get_args(Estimator)),
-        ("way with ties", ties, get_args(Ties)),
-    ):
-        if name not in allowed:
-            raise SelectionError(no_such(what, name, allowed, ", ".join(allowed)))
+    check_known("estimator", estimator, get_args(Estimator))
+    check_known("way with ties", ties, get_args(Ties))
     if draws is not None and draws < 1:
-        msg = f"draws is {draws}: give at least 1"
-        raise DesignError(msg)
+        raise DesignError(f"draws is {draws}: give at least 1")
     if len(contests):
         contests.check()
     n = len(contests.players)
@@ -221,7 +216,11 @@ def _integrated(
     sites: Sites, prior: Prior, tie: Threshold, near: Posterior, *, players: int, draws: int
 ) -> Fitted:
     """Lattice points around the normal with matched moments, with a stated error."""
-    symmetry = symmetry_of(sites, players) if _exchangeable(prior, players) else None
+    between = prior.covariance[:players, :players]
+    alike = np.full_like(between, between[0, -1])
+    alike += (between[0, 0] - between[0, -1]) * np.eye(players)
+    exchangeable = not prior.mean.any() and bool((between == alike).all())
+    symmetry = symmetry_of(sites, players) if exchangeable else None
     nodes = [Near(0.0, near.mean, near.covariance)]
     if tie.value:
         nodes = _tie_nodes(sites, prior, tie, near.normals)
@@ -245,13 +244,6 @@ def _integrated(
         integrated.mean, integrated.covariance, tie, integrated.draws, diagnostics,
         ranks=integrated.ranks, ahead=integrated.ahead, labels=labels,
     )  # fmt: skip
-
-
-def _exchangeable(prior: Prior, n: int) -> bool:
-    """Whether the prior of the ratings is the same for all players, with mean 0."""
-    between = prior.covariance[:n, :n]
-    same = np.full((n, n), between[0, -1]) + (between[0, 0] - between[0, -1]) * np.eye(n)
-    return not prior.mean.any() and bool((between == same).all())
 
 
 def _matched(
@@ -328,11 +320,10 @@ def skew_normal(contests: Contests, prior_variance: float = 1.0) -> SkewNormal:
     """
     outcome, weight = contests.outcome, contests.weight
     if not (np.isin(outcome, (0.0, 1.0)).all() and (weight == np.round(weight)).all()):
-        msg = (
+        raise DesignError(
             "a skew-normal posterior takes wins and losses: some outcomes are ties or shares of a "
             "win, or weights are not whole numbers"
         )
-        raise DesignError(msg)
     n = len(contests.players)
     prior = prior_of(0.0, prior_variance, n, ordered=False)
     rows = difference_rows(contests.first, contests.second, n, ordered=False).toarray()
