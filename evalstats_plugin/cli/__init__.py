@@ -98,16 +98,12 @@ class _Main(LazyGroup):
             echo_message("error", f"{where}: {error.strerror or error}")
             ctx.exit(2)
         finally:
-            _tell_failures(ctx.params.get("no_plugin") or ())
+            from evalstats_plugin.plugins import load_plugins
 
-
-def _tell_failures(blocked: tuple[str, ...]) -> None:
-    """Name the plugins that failed while others went on."""
-    from evalstats_plugin.plugins import load_plugins
-
-    with suppress(EvalStatsError):
-        for failure in load_plugins(blocked).failures.values():
-            echo_message("warning", failure)
+            # Plugins may have failed while others went on.
+            with suppress(EvalStatsError):
+                for failure in load_plugins(ctx.params.get("no_plugin") or ()).failures.values():
+                    echo_message("warning", failure)
 
 
 def _be_strict(ctx: click.Context, _option: click.Parameter, value: bool | None) -> None:  # noqa: FBT001 - as click calls it

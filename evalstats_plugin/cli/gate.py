@@ -29,7 +29,6 @@ from evalstats_plugin.runtime.files import plain_bytes
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.gating import Gate
-    from evalstats_plugin.data.responses import Responses
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.scores.rows import ItemComparisons
@@ -297,7 +296,17 @@ def _baseline_and_candidates(run: Run, asked: GateOptions) -> ResponseSet:
             f"the logs hold no model besides the baseline {asked.baseline}: name a candidate's too"
         )
     if asked.protocol is not None:
-        _check_one_run_of_each(others, pinned=bool(models))
+        # Neither candidates nor runs may be chosen for their result.
+        candidates = list(dict.fromkeys(r.model for r in others))
+        if len(candidates) > 1 and not models:
+            raise SelectionError(
+                f"the protocol names no models, so that one candidate is decided on, and the logs "
+                f"hold {len(candidates)}: {few(candidates)}. Name them in it: models = [...]"
+            )
+        times = Counter((r.model, r.task, r.metric) for r in others)
+        for (model, task, _), n in times.items():
+            if n > 1:
+                raise SelectionError(f"{model} answered {task} {n} times: give the logs of one run")
     return replace(everything, responses=(*own, *others), notes=tuple(dict.fromkeys(notes)))
 
 
@@ -319,17 +328,3 @@ def _items_lost(responses: ResponseSet, results: Gate, plugins: Plugins) -> list
                 )
             )
     return lost
-
-
-def _check_one_run_of_each(candidates: list[Responses], *, pinned: bool) -> None:
-    """Refuse what could be chosen for its result: candidates not named, and second runs."""
-    models = list(dict.fromkeys(r.model for r in candidates))
-    if len(models) > 1 and not pinned:
-        raise SelectionError(
-            f"the protocol names no models, so that one candidate is decided on, and the logs hold "
-            f"{len(models)}: {few(models)}. Name them in it: models = [...]"
-        )
-    times = Counter((r.model, r.task, r.metric) for r in candidates)
-    for (model, task, _), n in times.items():
-        if n > 1:
-            raise SelectionError(f"{model} answered {task} {n} times: give the logs of one run")

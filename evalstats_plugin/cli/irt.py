@@ -94,6 +94,8 @@ def fit(run: Run, *, asked: IrtOptions) -> None:
     PATHS are results files, folders or patterns. CSV is one table: of differences with --baseline,
     else of models.
     """
+    from evalstats_plugin.report import abilities as report
+
     asked.check()
     if asked.is_factor:
         run.output.check()
@@ -102,7 +104,20 @@ def fit(run: Run, *, asked: IrtOptions) -> None:
     if asked.save is not None:
         fitted.save(asked.save)
     if asked.uncertainty:
-        _show_uncertainty(run, cast("IRTFit", fitted), matrix, asked, responses)
+        from evalstats_plugin.irt.bootstrap import uncertainty
+
+        with work_on(matrix, "refitting", run.output):
+            recipes = uncertainty(
+                cast("IRTFit", fitted),
+                matrix,
+                asked.recipes,
+                n_resamples=asked.bootstrap or 200,
+                confidence_level=asked.confidence_level,
+                rng=asked.seed,
+                device=asked.device,
+            )
+        how = asked.how(recipes.fit, "confidence_level")
+        run.output.show(_noted(recipes, responses), how, report.UNCERTAINTY)
         return
     if asked.bootstrap is None:
         _show_models(run, fitted, matrix, asked, responses)
@@ -175,11 +190,17 @@ def new_items(run: Run, *, asked: IrtOptions) -> None:
     Says how much features explain, each item of the logs being left out in turn. PATHS are results
     files, folders or patterns.
     """
+    import pandas as pd
+
     from evalstats_plugin.irt.new_items import predict_items
     from evalstats_plugin.report import abilities as report
 
     asked.check()
-    features = running.read_features(asked.features)
+    rows = running.csv_rows(asked.features, "features of items", needs=("item",))
+    features = pd.DataFrame(rows)
+    for name in features.columns.difference(["item", "task", "text"]):
+        where = f"{asked.features}: {name}"
+        features[name] = [running.number_of(cell, where) for cell in features[name]]
     matrix, responses = _matrix(run)
     fitted = cast("IRTFit", asked.fit(matrix, run.output))
     if "text" in features:
@@ -311,9 +332,13 @@ def choose(run: Run, *, asked: IrtOptions) -> None:
     from evalstats_plugin.report import abilities as report
 
     matrix, responses = _matrix(run)
+    candidates = [name.strip() for text in asked.candidate for name in text.split(",")]
     with work_on(matrix, "comparing item models of", run.output):
         results = choose_model(
-            matrix, asked.candidates, seeds=range(asked.draws), device=asked.device
+            matrix,
+            list(dict.fromkeys(candidates)) or None,
+            seeds=range(asked.draws),
+            device=asked.device,
         )
     run.output.show(_noted(results, responses), {"draws": asked.draws}, report.CANDIDATES)
 
@@ -425,34 +450,17 @@ def _show_models(
     )
 
 
-def _show_uncertainty(
-    run: Run, fitted: IRTFit, matrix: ResponseMatrix, asked: IrtOptions, responses: ResponseSet
-) -> None:
-    """Print the recipes asked for."""
-    from evalstats_plugin.irt.bootstrap import uncertainty
-    from evalstats_plugin.report import abilities as report
-
-    with work_on(matrix, "refitting", run.output):
-        results = uncertainty(
-            fitted,
-            matrix,
-            asked.recipes,
-            n_resamples=asked.bootstrap or 200,
-            confidence_level=asked.confidence_level,
-            rng=asked.seed,
-            device=asked.device,
-        )
-    how = asked.how(results.fit, "confidence_level")
-    run.output.show(_noted(results, responses), how, report.UNCERTAINTY)
-
-
 def _show_abilities(run: Run, results: Abilities, asked: IrtOptions, read: ResponseSet) -> None:
+    from evalstats_plugin.data.results import Results
     from evalstats_plugin.report import abilities as report
 
     run.output.draw({"abilities": lambda: results})
     results = _noted(results, read)
-    shown = report.one_table(results) if run.output.form == "csv" else results
     how = asked.how(results.fit, "baseline", "confidence_level")
+    shown: Results[Any] = results
+    if run.output.form == "csv":
+        # Models and their differences have other columns.
+        shown = Results(results.differences or results.rows, results.notes)
     run.output.show(shown, how, report.ABILITIES)
 
 

@@ -18,8 +18,6 @@ from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.runtime.untrusted import csv_cell
 
 if TYPE_CHECKING:
-    from evalstats_plugin.comparisons.judged import NextLabel
-    from evalstats_plugin.data.results import Results
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.scores.judged import Label, Values
 
@@ -91,12 +89,22 @@ def score(run: Run, *, source: Labelled, asked: JudgeOptions, intervals: Interva
     (--human) or from a file (--labels). In a table, columns are metrics.
     """
     from evalstats_plugin.comparisons.judged import judge as judged_scores
+    from evalstats_plugin.data.runs import of_metric
     from evalstats_plugin.report.judged import judged_view
     from evalstats_plugin.scores.judged import HUMAN
 
     source.check(needed=True)
     responses = source.with_columns(run, asked.feature).read()
     labels = source.given(responses, some=bool(run.reading.models))
+    features: dict[str, Values] = {}
+    for name in asked.feature:
+        features[name] = {
+            (r.model, r.task, str(item)): float(value)
+            for r in of_metric(responses, name)
+            for item, value in zip(r.item_ids.tolist(), r.item_means.tolist(), strict=True)
+        }
+    if LENGTH not in features and (lengths := _lengths(run, responses, source, labels)):
+        features[LENGTH] = lengths
     results = judged_scores(
         responses,
         judge=source.judge,
@@ -104,7 +112,7 @@ def score(run: Run, *, source: Labelled, asked: JudgeOptions, intervals: Interva
         labels=labels,
         baseline=asked.baseline,
         population=asked.items,
-        features=_features(run, responses, source, asked.feature, labels),
+        features=features,
         **intervals.given(responses, HUMAN),
     )
     run.output.draw({"intervals": lambda: results})
@@ -165,42 +173,16 @@ def label(run: Run, *, source: Labelled, draw: Draw, intervals: Intervals) -> No
         rng=intervals.seed,
     )
     if draw.to is not None:
-        write_bytes(Path(draw.to), _as_csv(chosen).encode())
+        text = io.StringIO()
+        file = csv.writer(text, lineterminator="\n")
+        file.writerow(["item", "model", "task", "score", "probability"])
+        for row in chosen:
+            given = "" if row.score is None else f"{row.score!r}"
+            # People open it in a spreadsheet, which would calculate names that are formulas.
+            names = map(csv_cell, (row.item, row.model, row.task))
+            file.writerow([*names, given, f"{row.probability:.9g}"])
+        write_bytes(Path(draw.to), text.getvalue().encode())
     run.output.show(chosen, {"judge": ", ".join(source.judge), "seed": intervals.seed}, NEXT)
-
-
-def _as_csv(labels: Results[NextLabel]) -> str:
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["item", "model", "task", "score", "probability"])
-    for row in labels:
-        score = "" if row.score is None else f"{row.score!r}"
-        # People open it in a spreadsheet, which would calculate names that are formulas.
-        names = map(csv_cell, (row.item, row.model, row.task))
-        rows.writerow([*names, score, f"{row.probability:.9g}"])
-    return text.getvalue()
-
-
-def _features(
-    run: Run,
-    responses: ResponseSet,
-    source: Labelled,
-    names: Sequence[str],
-    labels: Sequence[Label] | None,
-) -> dict[str, Values]:
-    """Numbers of the answers: metrics that were asked for, and the length where logs have it."""
-    from evalstats_plugin.data.runs import of_metric
-
-    features: dict[str, Values] = {}
-    for name in names:
-        features[name] = {
-            (r.model, r.task, str(item)): float(value)
-            for r in of_metric(responses, name)
-            for item, value in zip(r.item_ids.tolist(), r.item_means.tolist(), strict=True)
-        }
-    if LENGTH not in features and (lengths := _lengths(run, responses, source, labels)):
-        features[LENGTH] = lengths
-    return features
 
 
 def _lengths(

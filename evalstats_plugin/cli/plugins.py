@@ -17,7 +17,7 @@ from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import csv_text, echo, echo_data, json_text
 
 if TYPE_CHECKING:
-    from evalstats_plugin.plugins import LoadedPlugin, Plugins
+    from evalstats_plugin.plugins import Plugins
 
 
 SHELLS = {
@@ -53,7 +53,16 @@ def plugins(*, asked: PluginsOptions) -> None:
         *(_methods(loaded) if asked.methods else ()),
     ]
     if not (asked.metrics or asked.methods):
-        rows = [_listed(p) for p in loaded.listing]
+        rows = [
+            {
+                "name": plugin.name,
+                "distribution": f"{plugin.distribution} {plugin.version}".strip(),
+                "hooks": list(plugin.hooks),
+                "problem": f"not in use: {plugin.problem}" if plugin.problem else "",
+                "read_only": f"not annotated: {plugin.read_only}" if plugin.read_only else "",
+            }
+            for plugin in loaded.listing
+        ]
     # Metrics and methods have other columns.
     names = list(dict.fromkeys(name for row in rows for name in row))
     flat = [{name: _joined(row.get(name, "")) for name in names} for row in rows]
@@ -67,16 +76,11 @@ def plugins(*, asked: PluginsOptions) -> None:
 
         echo("\n".join(markdown_table(names, [[*row.values()] for row in flat], right=())))
     else:
-        _print(rows)
-
-
-def _print(rows: list[dict[str, Any]]) -> None:
-    width = shutil.get_terminal_size((80, 24)).columns
-    for row in rows:
-        head, *rest = list(row.values())
-        echo(click.wrap_text(head, width, "", "  "), bold=True)
-        for line in rest:
-            if line:
+        width = shutil.get_terminal_size((80, 24)).columns
+        for row in rows:
+            head, *rest = list(row.values())
+            echo(click.wrap_text(head, width, "", "  "), bold=True)
+            for line in filter(None, rest):
                 echo(click.wrap_text(_joined(line), width, "    ", "    "))
 
 
@@ -114,16 +118,6 @@ def _metrics(loaded: Plugins) -> list[dict[str, Any]]:
         }
         for m in (*loaded.metrics(), *STOCK)
     ]
-
-
-def _listed(plugin: LoadedPlugin) -> dict[str, Any]:
-    return {
-        "name": plugin.name,
-        "distribution": f"{plugin.distribution} {plugin.version}".strip(),
-        "hooks": list(plugin.hooks),
-        "problem": f"not in use: {plugin.problem}" if plugin.problem else "",
-        "read_only": f"not annotated: {plugin.read_only}" if plugin.read_only else "",
-    }
 
 
 @click.command(

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
 from evalstats_plugin.cli.shell import running, shared
-from evalstats_plugin.cli.shell.options import Name, command, takes, under
-from evalstats_plugin.cli.shell.running import Output, Run
+from evalstats_plugin.cli.shell.options import Name, command, picked, takes, under
+from evalstats_plugin.cli.shell.running import Run
 from evalstats_plugin.errors import DesignError, LogError
 from evalstats_plugin.hierarchical.methods import FAMILIES, HIERARCHICAL_MODELS, INFERENCES
-
-if TYPE_CHECKING:
-    from evalstats_plugin.data.runs import ResponseSet
-    from evalstats_plugin.hierarchical.data import EvalCounts
-    from evalstats_plugin.hierarchical.fit import HierarchicalFit
-    from evalstats_plugin.hierarchical.fitting import HierarchicalOptions
 
 LONG = 20.0
 """Expected seconds from which on the cost is printed before a fit starts."""
@@ -70,12 +63,6 @@ class PoolOptions:
     seed: int = shared.seed()
     baseline: str | None = shared.baseline()
 
-    def length(self) -> HierarchicalOptions:
-        """Return the length of Markov chains."""
-        from evalstats_plugin.hierarchical.fitting import HierarchicalOptions
-
-        return HierarchicalOptions(chains=self.chains, draws=self.draws, warm_up=self.warm_up)
-
 
 @command(
     ("logs/ --metric acc", "Scores that borrow from each other"),
@@ -89,6 +76,9 @@ def pool(run: Run, *, asked: PoolOptions) -> None:
     Partial pooling helps most where tasks have few items. PATHS are results files, folders or
     patterns.
     """
+    from evalstats_plugin.hierarchical import fitting
+    from evalstats_plugin.hierarchical.data import eval_counts
+    from evalstats_plugin.irt.fitting import duration_in_words
     from evalstats_plugin.report import hierarchical
 
     if asked.family is not None and asked.formula is None:
@@ -96,7 +86,28 @@ def pool(run: Run, *, asked: PoolOptions) -> None:
     if asked.formula is not None and asked.compare:
         raise DesignError("--compare knows no formulas: leave it out")
     running.check_top(asked.by, asked.top)
-    fit = _fitted(run.read(by=asked.by), asked, run.output)
+    responses = run.read(by=asked.by)
+    covariates = read_covariates(asked.covariates) if asked.covariates else None
+    counts = eval_counts(responses, asked.by, asked.top)
+    length = fitting.HierarchicalOptions(**picked(asked, "chains", "draws", "warm_up"))
+    if asked.formula is None:
+        seconds = fitting.expected_seconds(counts, asked.method, asked.inference, length)
+        if seconds >= LONG:
+            n, t, m = len(counts.models), len(counts.tasks), len(counts.task)
+            cost = duration_in_words(seconds)
+            run.output.tell(f"{n:,} models × {t:,} tasks ({m:,} questions): {cost} on one core")
+    with running.progress_on_work("fitting", quiet=run.output.quiet):
+        fit = fitting.pool(
+            counts,
+            asked.method,
+            asked.inference,
+            formula=asked.formula,
+            family=asked.family or "bernoulli",
+            covariates=covariates,
+            confidence_level=asked.confidence_level,
+            rng=asked.seed,
+            options=length,
+        )
     run.output.draw({"hierarchical": lambda: fit})
     results = fit
     if run.output.form != "csv":
@@ -111,39 +122,6 @@ def pool(run: Run, *, asked: PoolOptions) -> None:
     run.output.show(results, how, hierarchical.HIERARCHICAL)
 
 
-def _fitted(responses: ResponseSet, asked: PoolOptions, output: Output) -> HierarchicalFit:
-    from evalstats_plugin.hierarchical.data import eval_counts
-    from evalstats_plugin.hierarchical.fitting import pool
-
-    covariates = read_covariates(asked.covariates) if asked.covariates else None
-    counts = eval_counts(responses, asked.by, asked.top)
-    if asked.formula is None:
-        _tell_cost(counts, asked, output)
-    with running.progress_on_work("fitting", quiet=output.quiet):
-        return pool(
-            counts,
-            asked.method,
-            asked.inference,
-            formula=asked.formula,
-            family=asked.family or "bernoulli",
-            covariates=covariates,
-            confidence_level=asked.confidence_level,
-            rng=asked.seed,
-            options=asked.length(),
-        )
-
-
-def _tell_cost(counts: EvalCounts, asked: PoolOptions, output: Output) -> None:
-    from evalstats_plugin.hierarchical.fitting import expected_seconds
-    from evalstats_plugin.irt.fitting import duration_in_words
-
-    seconds = expected_seconds(counts, asked.method, asked.inference, asked.length())
-    if seconds >= LONG:
-        n, t, m = len(counts.models), len(counts.tasks), len(counts.task)
-        cost = duration_in_words(seconds)
-        output.tell(f"{n:,} models × {t:,} tasks ({m:,} questions): {cost} on one core")
-
-
 def read_covariates(paths: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:
     """Read tables of models, and of tasks, as `pool` takes them.
 
@@ -154,24 +132,18 @@ def read_covariates(paths: Sequence[str]) -> dict[str, dict[str, dict[str, float
     """
     by_kind: dict[str, dict[str, dict[str, float]]] = {}
     for path in paths:
-        kind, table = _table(path)
+        rows = running.csv_rows(path, "covariates")
+        column_names = list(rows[0]) if rows else []
+        kind = next((name for name in ("model", "task") if name in column_names), None)
+        if kind is None or len(column_names) < 2:
+            raise LogError(
+                f"{path} has the columns {', '.join(map(repr, column_names)) or 'none'}: it needs "
+                "a column 'model' or 'task', and columns of numbers"
+            )
+        table: dict[str, dict[str, float]] = {name: {} for name in column_names if name != kind}
+        for line, row in enumerate(rows, 2):
+            for covariate, by_name in table.items():
+                where = f"{path}, line {line}, {covariate!r}:"
+                by_name[row[kind]] = running.number_of(row[covariate], where)
         by_kind.setdefault(f"{kind}s", {}).update(table)
     return by_kind
-
-
-def _table(path: str) -> tuple[str, dict[str, dict[str, float]]]:
-    """Return what the rows are of, and by covariate the number of each."""
-    rows = running.csv_rows(path, "covariates")
-    column_names = list(rows[0]) if rows else []
-    kind = next((name for name in ("model", "task") if name in column_names), None)
-    if kind is None or len(column_names) < 2:
-        raise LogError(
-            f"{path} has the columns {', '.join(map(repr, column_names)) or 'none'}: it needs a "
-            "column 'model' or 'task', and columns of numbers"
-        )
-    table: dict[str, dict[str, float]] = {name: {} for name in column_names if name != kind}
-    for line, row in enumerate(rows, 2):
-        for covariate, by_name in table.items():
-            where = f"{path}, line {line}, {covariate!r}:"
-            by_name[row[kind]] = running.number_of(row[covariate], where)
-    return kind, table

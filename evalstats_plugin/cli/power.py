@@ -15,8 +15,6 @@ from evalstats_plugin.cli.shell.running import Run, on_logs
 from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
-    from evalstats_plugin.comparisons.planning.power import PowerAssumptions
-    from evalstats_plugin.comparisons.planning.solver import PowerDesign
     from evalstats_plugin.comparisons.planning.spreads import Tasks
     from evalstats_plugin.data.runs import ResponseSet
 
@@ -112,14 +110,6 @@ class PowerOptions:
         }
         return {name: value for name, value in asked.items() if value is not None}
 
-    def planned(self) -> PowerDesign:
-        """Return the design of the comparison."""
-        from evalstats_plugin.comparisons.planning.solver import PowerDesign
-
-        same = ("n_models", "design_effect", "method", "look_every", "assurance", "costs", "margin")
-        tasks = cast("Tasks", self.over_tasks)
-        return PowerDesign(paired=self.design == "paired", tasks=tasks, **picked(self, *same))
-
 
 @command(
     ("--difference 0.03 --discordance 0.2", "Items that find a difference of .03"),
@@ -137,8 +127,9 @@ def power(run: Run, *, asked: PowerOptions) -> None:
     find; with both, how often they do. PATHS are logs of a pilot with two models or more; without
     them, give --discordance or --variances.
     """
+    from evalstats_plugin.comparisons.planning.power import PowerAssumptions, power_curve
     from evalstats_plugin.comparisons.planning.power import power as plan
-    from evalstats_plugin.comparisons.planning.power import power_curve
+    from evalstats_plugin.comparisons.planning.solver import PowerDesign
     from evalstats_plugin.report import comparisons
 
     pilot: ResponseSet | PowerAssumptions
@@ -149,11 +140,28 @@ def power(run: Run, *, asked: PowerOptions) -> None:
                 raise SelectionError(msg)
         pilot = run.read()
     else:
-        pilot = _assumptions(asked)
+        if asked.discordance is None and asked.variances is None:
+            raise click.UsageError(
+                "there is nothing to plan with: give logs of a pilot, or --discordance (share of "
+                "items that just one of two models gets right), or --variances (between items, and "
+                "within an item from epoch to epoch)"
+            )
+        between, *within = asked.variances or (None, 0.0)
+        pilot = PowerAssumptions(
+            discordance=asked.discordance,
+            between=between,
+            within=(within[0], within[-1]) if within else (0.0, 0.0),
+        )
+    design = PowerDesign(
+        paired=asked.design == "paired",
+        tasks=cast("Tasks", asked.over_tasks),
+        **picked(asked, "n_models", "design_effect", "method", "look_every"),
+        **picked(asked, "assurance", "costs", "margin"),
+    )
     planned: Mapping[str, Any] = {
         **picked(asked, "difference", "power", "confidence_level"),
         "n_epochs": asked.epochs,
-        "design": asked.planned(),
+        "design": design,
     }
     results = plan(pilot, n_items=asked.items, **planned)
     # The curve answers the same for many numbers of items.
@@ -161,21 +169,3 @@ def power(run: Run, *, asked: PowerOptions) -> None:
         "power": lambda: power_curve(pilot, **planned), "variance parts": lambda: results
     })  # fmt: skip
     run.output.show(results, asked.how(), comparisons.POWER)
-
-
-def _assumptions(asked: PowerOptions) -> PowerAssumptions:
-    """Return what is assumed in place of logs."""
-    from evalstats_plugin.comparisons.planning.power import PowerAssumptions
-
-    if asked.discordance is None and asked.variances is None:
-        raise click.UsageError(
-            "there is nothing to plan with: give logs of a pilot, or --discordance (share of items "
-            "that just one of two models gets right), or --variances (between items, and within "
-            "an item from epoch to epoch)"
-        )
-    between, *within = asked.variances or (None, 0.0)
-    return PowerAssumptions(
-        discordance=asked.discordance,
-        between=between,
-        within=(within[0], within[-1]) if within else (0.0, 0.0),
-    )

@@ -69,9 +69,26 @@ def _abilities(results: Abilities, most: int | None = MOST_ITEMS) -> text.Page:
         title = f"Ability on {few(first.task.split(', '), 3)} ({first.metric})"
         tables.append(Table(title, results.rows, columns))
     if results.differences:
-        tables.append(_compared(results.differences))
+        rows = results.differences
+        columns = (
+            Column("Model", "model_b", least=10),
+            Column("More able by", "difference", text.signed),
+            Column(text.interval_title(rows), _limits),
+            Column("p, adj.", "p_adjusted", p_value),
+            Column("P(more able)", "prob_better", probability),
+            Column("Verdict", lambda row: _VERDICTS[row.verdict]),
+        )
+        tables.append(Table(f"Ability compared with {rows[0].model_a}", rows, columns))
     if results.items:
-        columns = (*_item_columns(results.items), text.marks_column(marks))
+        columns = (
+            *(_ITEM, *([_TASK] if _several_tasks(results.items) else [])),
+            Column("Difficulty", "difficulty", text.signed),
+            Column("± s.e.", "difficulty_std_error", text.plain),
+            Column("Discr.", "discrimination", text.plain),
+            Column("± s.e.", "discrimination_std_error", text.plain),
+            *(Column("Score", "score", text.share), Column("Infit", "infit", text.plain)),
+            *(Column("Outfit", "outfit", text.plain), text.marks_column(marks)),
+        )
         n = len(results.items)
         title = f"Items: {n}, {len(results.flagged)} of them to look at{_left_out(n, most)}"
         tables.append(Table(title, results.items[:most], columns))
@@ -80,35 +97,6 @@ def _abilities(results: Abilities, most: int | None = MOST_ITEMS) -> text.Page:
 
 _MODEL = Column("Model", "model", least=10)
 _ITEM, _TASK = Column("Item", "item", least=10), Column("Task", "task", least=10)
-
-
-def _compared(rows: Sequence[Comparison]) -> Table:
-    columns = (
-        Column("Model", "model_b", least=10),
-        Column("More able by", "difference", text.signed),
-        Column(text.interval_title(rows), _limits),
-        Column("p, adj.", "p_adjusted", p_value),
-        Column("P(more able)", "prob_better", probability),
-        Column("Verdict", lambda row: _VERDICTS[row.verdict]),
-    )
-    return Table(f"Ability compared with {rows[0].model_a}", rows, columns)
-
-
-def _item_columns(items: Sequence[ItemEstimate]) -> Sequence[Column]:
-    return (
-        *(_ITEM, *([_TASK] if _several_tasks(items) else [])),
-        Column("Difficulty", "difficulty", text.signed),
-        Column("± s.e.", "difficulty_std_error", text.plain),
-        Column("Discr.", "discrimination", text.plain),
-        Column("± s.e.", "discrimination_std_error", text.plain),
-        *(Column("Score", "score", text.share), Column("Infit", "infit", text.plain)),
-        Column("Outfit", "outfit", text.plain),
-    )
-
-
-def one_table(results: Abilities) -> Results[Any]:
-    """Return the rows for a CSV file: differences if there are any, else models."""
-    return Results(results.differences or results.rows, results.notes)
 
 
 def items_json(results: Abilities | FactorAbilities, about: Mapping[str, Any]) -> str:
@@ -215,7 +203,12 @@ def _factors(results: FactorAbilities) -> text.Page:
         title = f"Abilities on {few(first.task.split(', '), 3)} ({first.metric}), {k} dimensions"
         # A line of a table has the abilities of one model.
         models = [results.rows[start : start + k] for start in range(0, len(results.rows), k)]
-        abilities = [Column(f"Dim. {j + 1}", itemgetter(j), _factor_cell(k)) for j in range(k)]
+
+        def ability(row: FactorAbility) -> str:
+            error = f" ±{text.plain(row.std_error)}" if k <= WITH_ERRORS else ""
+            return f"{text.signed(row.estimate)}{error}"
+
+        abilities = [Column(f"Dim. {j + 1}", itemgetter(j), ability) for j in range(k)]
         score = Column("Score", lambda group: group[0].score, text.share)
         model = Column("Model", lambda group: group[0].model, least=10)
         tables.append(Table(title, models, (model, *abilities, score)))
@@ -257,12 +250,6 @@ def _steps(results: Results[ItemStep], most: int | None = MOST_ITEMS) -> text.Pa
         "is as likely as not. Discr.: how sharply an item tells models apart.",
     )
     return text.Page([Table(title, results.rows[:most], columns)], legend)
-
-
-def _factor_cell(k: int) -> Callable[[FactorAbility], str]:
-    if k > WITH_ERRORS:
-        return lambda row: text.signed(row.estimate)
-    return lambda row: f"{text.signed(row.estimate)} ±{text.plain(row.std_error)}"
 
 
 def _factor_fit_line(fit: Mapping[str, Any]) -> str:

@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from evalstats_plugin.data.results import Results, grouped
@@ -51,13 +51,23 @@ _MOST_NAMES = 5
 
 
 def _tests(results: AdaptiveTests) -> text.Page:
-    """Return a table of each task, and the accuracy of all tests."""
+    """Return a table of each task, why tests stopped, and the accuracy of all tests."""
     marks = text.note_numbers(results.rows)
-    groups = groupby(results.rows, key=lambda row: row.task)
-    tables = [_table(list(rows), marks) for _, rows in groups]
+    tables: list[Table] = []
+    for _, of_task in groupby(results.rows, key=lambda row: row.task):
+        rows = list(of_task)
+        model = Column("Model", "model", least=14)
+        columns = (model, *_test_columns(rows), text.marks_column(marks))
+        tables.append(Table(text.task_and_metric(rows[0]), rows, columns))
     stops: list[str] = []
-    if len(results.rows) <= _MOST_REASONS:
-        stops = [line for row in results.rows for line in _said(row)]
+    with_reasons = results.rows if len(results.rows) <= _MOST_REASONS else ()
+    for row in with_reasons:
+        stops.append(f"{row.model}: stopped, {row.stopped}")
+        if row.abilities:
+            pairs = zip(row.abilities, row.abilities_std_error, strict=True)
+            each = [f"{ability:+z.2f} ± {error:.2f}" for ability, error in pairs]
+            shown = ", ".join(f"{k}: {level}" for k, level in enumerate(each, 1))
+            stops.append(f"{row.model}: abilities {shown} (standard errors)")
     return _whole(results, tables, stops)
 
 
@@ -79,24 +89,6 @@ def _whole(results: AdaptiveTests, tables: list[Table], said: Sequence[str]) -> 
         tables = [*tables, Table("How right the tests were", [results.accuracy], _REPLAYED)]
         legend.append(REPLAY_LEGEND)
     return text.Page(tables, legend, text.note_lines(results))
-
-
-def _said(row: AdaptiveTest) -> list[str]:
-    """Why a test stopped, and several abilities with their errors."""
-    lines = [f"{row.model}: stopped, {row.stopped}"]
-    if row.abilities:
-        pairs = zip(row.abilities, row.abilities_std_error, strict=True)
-        each = [f"{ability:+z.2f} ± {error:.2f}" for ability, error in pairs]
-        shown = ", ".join(f"{k}: {level}" for k, level in enumerate(each, 1))
-        lines.append(f"{row.model}: abilities {shown} (standard errors)")
-    return lines
-
-
-def _table(rows: list[AdaptiveTest], marks: dict[str, int]) -> Table:
-    """Make a table of the tests of one task."""
-    first = Column("Model", "model", least=14)
-    columns = (first, *_test_columns(rows), text.marks_column(marks))
-    return Table(text.task_and_metric(rows[0]), rows, columns)
 
 
 def _test_columns(rows: Sequence[AdaptiveTest]) -> Sequence[Column]:
@@ -132,13 +124,10 @@ def _accuracy(results: Results[SimulatedAccuracy]) -> text.Page:
     rows = results.rows
     first = {id(own[0]) for own in grouped(rows, lambda row: row.rule).values()}
     rule = Column("Rule", lambda r: r.rule if id(r) in first else "", least=11)
-    return text.Page([Table(_drawn(results), rows, (rule, *_ACCURACY))], [ACCURACY_LEGEND])
-
-
-def _drawn(results: Results[SimulatedAccuracy]) -> str:
-    row = results.rows[0]
-    said = f"{row.n_models} models drawn from the bank"
-    return said if row.misspecified == 1 else f"{said}, errors of items × {row.misspecified:g}"
+    title = f"{rows[0].n_models} models drawn from the bank"
+    if rows[0].misspecified != 1:
+        title += f", errors of items × {rows[0].misspecified:g}"
+    return text.Page([Table(title, rows, (rule, *_ACCURACY))], [ACCURACY_LEGEND])
 
 
 _ACCURACY = (
@@ -158,23 +147,17 @@ _COLUMNS = (
 
 
 def _bank(results: Results[BankTask]) -> text.Page:
-    """Return a line for each task, and as notes the items that are not asked."""
+    """Return a line for each task, and as notes the items that are not asked, with a few names."""
     costs = any(row.cost is not None for row in results.rows)
     title = f"{results.rows[0].n_models} models calibrated, by {results.rows[0].metric}"
-    said = [f"* {note}" for note in (*_left_out(results), *results.notes)]
     table = Table(title, results.rows, _COLUMNS[: None if costs else -1])
-    return text.Page([table], [BANK_LEGEND], said)
-
-
-def _left_out(results: Results[BankTask]) -> list[str]:
-    """Return, for each task and reason, how many items are not asked, with a few names."""
     said: list[str] = []
     for row in results.rows:
-        parts = [text.partition(": ") for text in row.left_out]
-        for reason, count in Counter(reason for _, _, reason in parts).items():
-            names = [item for item, _, why in parts if why == reason]
-            said.append(f"not asked, {reason}: {count} of {row.task} ({few(names, _MOST_NAMES)})")
-    return said
+        parts = [item.partition(": ") for item in row.left_out]
+        for reason, of_reason in grouped(parts, itemgetter(2)).items():
+            names = few([item for item, _, _ in of_reason], _MOST_NAMES)
+            said.append(f"* not asked, {reason}: {len(of_reason)} of {row.task} ({names})")
+    return text.Page([table], [BANK_LEGEND], [*said, *(f"* {note}" for note in results.notes)])
 
 
 TESTS = text.page_view(_tests, document=_tests_document)._replace(to_json=tests_json)

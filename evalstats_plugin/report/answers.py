@@ -79,6 +79,12 @@ class Question:
         """The pairs of models, in the order of the rows."""
         return list(dict.fromkeys(map(_pair, self.rows)))
 
+    @cached_property
+    def one_metric(self) -> bool:
+        """Whether all parts of the whole have the same metric."""
+        parts = {metric for kind, _, metric in self.cells if kind != "overall"}
+        return len(parts) <= 1 and bool(self.head) and len(self.cells) > 1
+
     @property
     def where(self) -> str:
         """What the answer is about, in words: ``"on these 4 tasks"``."""
@@ -200,7 +206,14 @@ def sentences(question: Question, names: Mapping[str, str]) -> list[str]:
         (pair,) = pairs
         own = question.tasks.get(pair, [])
         return [*_of_pair(question, names), *_task_by_task(pair, question.head, own, names)]
-    first = _against(question, names) if _baseline(pairs) else _of_all(question, names)
+    if _baseline(pairs):
+        first = _against(question, names)
+    elif ranks := ranks_of(question.head):
+        first = _leader(question, ranks, names)
+    else:
+        clear = sum(row.verdict != "unclear" for row in question.head)
+        n = counted(len(question.head), "pair")
+        first = [f"{clear} of {n} of models are apart beyond chance {question.where}."]
     return [*first, *_other_way(question, names)]
 
 
@@ -230,18 +243,15 @@ def _of_pair(question: Question, names: Mapping[str, str]) -> list[str]:
         value = text.number(abs(row.difference)) if swapped else size(row, row.difference)
         shown = [text.number(score) for score in scores if score is not None]
         by = f": {' against '.join(shown)}, a" if len(shown) == 2 else ": a"
-        by += f" {row.effect} of {value}{_limits_in_words(row, swapped=swapped)}"
+        by += f" {row.effect} of {value}"
+        if row.low is None or row.high is None:
+            by += ", without limits"
+        else:
+            low, high = size(row, row.low), size(row, row.high)
+            if swapped:
+                low, high = map(text.number, sorted((abs(row.low), abs(row.high))))
+            by += f" ({text.percent(row.confidence_level)} limits {low} to {high})"
     return [f"{said}{by}{lower}."]
-
-
-def _limits_in_words(row: Comparison, *, swapped: bool) -> str:
-    if row.low is None or row.high is None:
-        return ", without limits"
-    level = text.percent(row.confidence_level)
-    if swapped:
-        low, high = sorted((abs(row.low), abs(row.high)))
-        return f" ({level} limits {text.number(low)} to {text.number(high)})"
-    return f" ({level} limits {size(row, row.low)} to {size(row, row.high)})"
 
 
 def _task_by_task(
@@ -304,19 +314,10 @@ def _against(question: Question, names: Mapping[str, str]) -> list[str]:
     return [f"Against {names[rows[0].model_a]} {question.where}: {'; '.join(parts)}."]
 
 
-def _of_all(question: Question, names: Mapping[str, str]) -> list[str]:
-    """Say who leads every two models, and who cannot be told apart from the leader."""
-    ranks = ranks_of(question.head)
-    if not ranks:
-        clear = sum(row.verdict != "unclear" for row in question.head)
-        n = counted(len(question.head), "pair")
-        return [f"{clear} of {n} of models are apart beyond chance {question.where}."]
-    return _leader(question, ranks, names)
-
-
 def _leader(
     question: Question, ranks: Sequence[RankSet] | Sequence[TableCell], names: Mapping[str, str]
 ) -> list[str]:
+    """Say who leads every two models, and who cannot be told apart from the leader."""
     leader, n, where = ranks[0], len(ranks), question.where
     name = names[leader.model]
     if leader.worst_rank == 1:
@@ -435,18 +436,13 @@ def _method(question: Question) -> str:
     return said
 
 
-def _label(question: Question, row: Comparison, *, one_metric: bool) -> str:
+def _label(question: Question, row: Comparison) -> str:
     task = row.task[0].upper() + row.task[1:] if row.kind == "overall" else row.task
     whole = _whole(row, question.cells)
-    same = one_metric or (whole is not None and whole[2] == row.metric)
+    same = question.one_metric or (whole is not None and whole[2] == row.metric)
     metric = "" if same or row.kind == "overall" else f" {text.short_metric(row.metric)}"
     lower = " ↓" if row.higher_is_better is False else ""
     return "  " * question.depth(row) + task + metric + lower
-
-
-def _one_metric(question: Question) -> bool:
-    parts = {metric for kind, _, metric in question.cells if kind != "overall"}
-    return len(parts) <= 1 and bool(question.head) and len(question.cells) > 1
 
 
 def _table_of_pair(
@@ -464,8 +460,7 @@ def _table_of_pair(
         Column("", partial(_mark, marks=marks)),
     ]
     taken = sum(2 + max(len(c.title), *(len(c.cell(row)) for row in rows)) for c in columns)
-    label = partial(_label, question, one_metric=_one_metric(question))
-    task = Column("Task", label, least=max(_LEAST, width - taken - 1))
+    task = Column("Task", partial(_label, question), least=max(_LEAST, width - taken - 1))
     table = Table("", rows, [task, *columns], style=lambda row: "bold" * (row.kind != "task"))
     return table.terminal_tables(width)[0][0]
 
@@ -486,7 +481,18 @@ def _tables_of_pairs(
     tables: list[RenderableType] = []
     ranks = ranks_of(question.head)
     if len(ranks) > 2:
-        tables.append(_rank_table(question, ranks, names, width))
+        scores: dict[str, float | None] = {}
+        for row in question.head:
+            scores.setdefault(row.model_a, row.score_a)
+            scores.setdefault(row.model_b, row.score_b)
+        scored = all(score is not None for score in scores.values())
+        columns = [
+            Column("Rank", lambda own: text.places(own.best_rank, own.worst_rank), right=True),
+            Column("Model", lambda own: names[own.model], least=max(_LEAST, width // 2)),
+            *([Column("Score", lambda own: scores[own.model], text.number)] if scored else []),
+            Column("Ties", "letters"),
+        ]
+        tables.append(Table("", ranks, columns).terminal_tables(width)[0][0])
     pairs = question.pairs
     if len(pairs) > MOST_PAIRS and not all_pairs:
         # A model that lacks a task is compared on single tasks alone.
@@ -505,23 +511,6 @@ def _tables_of_pairs(
     return tables
 
 
-def _rank_table(
-    question: Question, ranks: Sequence[RankSet], names: Mapping[str, str], width: int
-) -> RichTable:
-    scores: dict[str, float | None] = {}
-    for row in question.head:
-        scores.setdefault(row.model_a, row.score_a)
-        scores.setdefault(row.model_b, row.score_b)
-    scored = all(score is not None for score in scores.values())
-    columns = [
-        Column("Rank", lambda own: text.places(own.best_rank, own.worst_rank), right=True),
-        Column("Model", lambda own: names[own.model], least=max(_LEAST, width // 2)),
-        *([Column("Score", lambda own: scores[own.model], text.number)] if scored else []),
-        Column("Ties", "letters"),
-    ]
-    return Table("", ranks, columns).terminal_tables(width)[0][0]
-
-
 def _pair_tables(
     question: Question,
     pairs: Sequence[_Pair],
@@ -535,11 +524,10 @@ def _pair_tables(
     columns = [Column("Model", lambda pair: names[pair[1]], least=longest)]
     if against:
         columns.append(Column("Against", lambda pair: names[pair[0]], least=longest))
-    one_metric = _one_metric(question)
     effect = text.effect_title(question.rows)
     shown_as = "" if effect == "Difference" else f"{effect.lower()} "
     (label, whole), *parts = [
-        (_label(question, rows[0], one_metric=one_metric).strip(), {_pair(r): r for r in rows}.get)
+        (_label(question, rows[0]).strip(), {_pair(row): row for row in rows}.get)
         for rows in question.cells.values()
     ]
 

@@ -111,7 +111,13 @@ def print_comparisons(
     if ranks and all(ranks) and max(map(len, of_tasks)) > MOST_PAIRS:
         shown.append(Text(" ".join(answer(results.rows)), style="bold"))
         shown += _rank_tables(ranks, width)
-        closing.insert(0, _rank_legend(results))
+        level = text.percent(results.rows[0].confidence_level)
+        closing.insert(
+            0,
+            f"Ranks that all {len(results):,} pairs leave open at once by family ({level}); * may "
+            "be the best. --all-pairs prints every pair, --baseline MODEL those with one model, "
+            "--format csv all numbers.",
+        )
         notes = [f"* {note}" for note in results.notes]
     elif details:
         marks = text.note_numbers(results.rows)
@@ -180,15 +186,6 @@ def _places(row: RankSet | None) -> str:
     if row is None:
         return "– "
     return text.places(row.best_rank, row.worst_rank) + ("*" if row.may_be_first else " ")
-
-
-def _rank_legend(results: Comparisons) -> str:
-    level = text.percent(results.rows[0].confidence_level)
-    return (
-        f"Ranks that all {len(results):,} pairs leave open at once by family ({level}); * may be "
-        "the best. --all-pairs prints every pair, --baseline MODEL those with one model, --format "
-        "csv all numbers."
-    )
 
 
 def comparisons_markdown(results: Comparisons, heading: str) -> str:
@@ -492,9 +489,14 @@ def _power(results: PowerRows, *, document: bool = False) -> text.Page:
 
 def sentence(row: PowerRow) -> str:
     """Return an answer as a sentence that does not use the word power."""
+    often = f"{_of_hundred(row.power)} of 100 evals"
     if getattr(row, row.quantity) is None:
-        return _no_answer(row)
-    often = _often(row)
+        if row.quantity == "n_epochs":
+            return f"More epochs alone do not make that {often}: it takes more items."
+        if row.quantity == "n_models":
+            return f"Not even two models can be compared for {often}."
+        given = f"With {_items(row)}" if row.n_items else f"For a true difference of {_plain(row)}"
+        return f"{given}: {'; '.join(row.notes)}."
     size = f"a true difference of {_plain(row)}"
     if row.method == SEQUENTIAL and row.quantity == "n_items":
         return (
@@ -514,19 +516,6 @@ def sentence(row: PowerRow) -> str:
     }[row.quantity] + "".join(f" It {note}." for note in row.notes if note.startswith("costs "))
 
 
-def _no_answer(row: PowerRow) -> str:
-    if row.quantity == "n_epochs":
-        return f"More epochs alone do not make that {_often(row)}: it takes more items."
-    if row.quantity == "n_models":
-        return f"Not even two models can be compared for {_often(row)}."
-    given = f"With {_items(row)}" if row.n_items else f"For a true difference of {_plain(row)}"
-    return f"{given}: {'; '.join(row.notes)}."
-
-
-def _often(row: PowerRow) -> str:
-    return f"{_of_hundred(row.power)} of 100 evals"
-
-
 def _items(row: PowerRow) -> str:
     own = "" if row.design == "paired" else " of its own"
     return counted(row.n_items or 0, "item") + own
@@ -543,7 +532,7 @@ def _of_hundred(power: float | None) -> str:
 def power_legend(rows: Sequence[PowerRow]) -> str:
     """Return what the columns of a table mean."""
     row = rows[0]
-    often, decided = _often(row), _found(row)
+    often, decided = f"{_of_hundred(row.power)} of 100 evals", _found(row)
     limits = " In brackets: error of the pilot." if any(map(_has_limits, rows)) else ""
     if row.margin is not None:
         least = f"not worse by more than {row.margin:g} (true gain {row.difference or 0:g})"
@@ -677,9 +666,7 @@ def comparisons_json(results: Comparisons, about: Mapping[str, Any]) -> str:
     return text.to_json(results, about, answer=answer(results.rows))
 
 
-def comparisons_view(
-    *, all_pairs: bool = True, details: bool = False, explain: bool = False
-) -> text.View:
+def comparisons_view(*, all_pairs: bool, details: bool, explain: bool) -> text.View:
     """Return the view of comparisons; without `all_pairs` many are summed up on the terminal."""
     shown = partial(print_comparisons, all_pairs=all_pairs, details=details, explain=explain)
     return text.View(shown, comparisons_markdown, comparisons_json)

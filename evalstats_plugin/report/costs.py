@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 from evalstats_plugin.data.results import Results
@@ -40,20 +39,17 @@ def _name(row: CostRow) -> str:
     return f"{row.model}: {text.task_and_metric(row)} {_score(row)}"
 
 
-def _columns(rows: Sequence[CostRow]) -> list[Column]:
-    interval = text.interval_title(rows)
-    return [
+def _page(results: Results[CostRow], *, document: bool = False) -> text.Page:
+    interval = text.interval_title(results.rows)
+    columns = [
         Column("Cost", "cost", least=8),
         Column("n", "n_items", str),
         Column("An item", "per_item", amount),
         Column(interval, lambda row: (row.low, row.high), _limits, right=False),
         Column("A right one", "per_right", amount),
         Column(interval, lambda row: (row.per_right_low, row.per_right_high), _limits, right=False),
+        text.marks_column(text.note_numbers(results.rows)),
     ]
-
-
-def _page(results: Results[CostRow], *, document: bool = False) -> text.Page:
-    columns = [*_columns(results.rows), text.marks_column(text.note_numbers(results.rows))]
     named = [Column("Model", "model"), Column("Task", "task"), text.METRIC, Column("Score", _score)]
     whole = [*named, *columns] if document else None
     tables = text.tables_of(results.rows, _name, columns, whole=whole)

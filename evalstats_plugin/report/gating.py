@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
@@ -20,7 +20,7 @@ from evalstats_plugin.report import text
 from evalstats_plugin.report.answers import size
 from evalstats_plugin.report.tables import Column, Link, Table, markdown_table
 from evalstats_plugin.runtime.untrusted import markdown_text, visible
-from evalstats_plugin.scores.rows import ItemComparison, ItemComparisons
+from evalstats_plugin.scores.rows import ItemComparisons
 
 WORDS: Mapping[Decision, str] = {
     "pass": "PASS", "regressed": "REGRESSED", "inconclusive": "INCONCLUSIVE",
@@ -172,38 +172,23 @@ def _items_lost(lost: ItemComparisons, link: str) -> list[str]:
     said = f"{first.model_b} does worse than {first.model_a} on {counted(n, 'item')}"
     said += f"; the {shown} that tell most:" if shown < n else ":"
     header = ["Task", "Item", first.model_a, first.model_b, "Question", "Place in the logs"]
-    rows = [
-        [
+    rows: list[list[str | Link]] = []
+    for row in lost:
+        question = " ".join(visible(row.question).split())
+        if len(question) > _QUESTION:
+            question = f"{question[: _QUESTION - 1]}…"
+        url = address_of(link, row.log_b, row.item)
+        rows.append([
             f"{row.task} {text.short_metric(row.metric)}", row.item,
-            f"{row.score_a:.3g}", f"{row.score_b:.3g}", _short_text(row.question),
-            _place(row, link),
-        ]
-        for row in lost
-    ]  # fmt: skip
+            f"{row.score_a:.3g}", f"{row.score_b:.3g}", question,
+            Link(row.where or row.item, url) if url else row.where,
+        ])  # fmt: skip
     table = markdown_table(header, rows, right=(2, 3))
     return [markdown_text(said), "\n".join(table)]
 
 
-def _place(row: ItemComparison, link: str) -> str | Link:
-    url = address_of(link, row.log_b, row.item)
-    return Link(row.where or row.item, url) if url else row.where
-
-
-def _short_text(whole: str) -> str:
-    line = " ".join(visible(whole).split())
-    return line if len(line) <= _QUESTION else f"{line[: _QUESTION - 1]}…"
-
-
 def _folded(summary: str, blocks: Sequence[str]) -> str:
     return "\n\n".join([f"<details><summary>{summary}</summary>", *blocks, "</details>"])
-
-
-def gate_json(results: Gate, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was asked, the decision in a word and a sentence, the rows."""
-    more = {"protocol_sha256": results.protocol} if results.protocol else {}
-    return text.to_json(
-        results, about, decision=results.decision, sentence=sentence(results), **more
-    )
 
 
 def gate_badge(results: Gate, form: Literal["svg", "json"]) -> str:
@@ -271,7 +256,12 @@ def sentence(results: Gate) -> str:
     level = text.percent(results.confidence_level)
     word = WORDS[results.decision]
     of_all = f"{counted(len(results), 'comparison')} ({level}, all at once)"
-    drop = f"a drop of more than {_short(results)}" if parse_margin(results.margin)[0] else "a drop"
+    drop = "a drop"
+    if parse_margin(results.margin)[0]:
+        # As one number, or as it was given where tasks have several.
+        margins = {row.margin for row in results if row.effect == "difference"}
+        margin = f"{margins.pop():g}" if len(margins) == 1 else results.margin
+        drop = f"a drop of more than {margin}"
     against = f"against {results.baseline}"
     if results.decision == "regressed":
         shows = "shows" if len(named_models) == 1 else "show"
@@ -294,19 +284,8 @@ def sentence(results: Gate) -> str:
     return f"{said} Drops of up to {drop} ({worst.name}) are not ruled out."
 
 
-def _short(results: Gate) -> str:
-    """Return the margin as one number, or as it was given where tasks have several."""
-    margins = {row.margin for row in results if row.effect == "difference"}
-    return f"{margins.pop():g}" if len(margins) == 1 else str(results.margin)
-
-
-def _margin(results: Gate) -> str:
+def _margin(row: GateRow) -> str:
     """Return the margin in words: as a number, and as a share of the range where it is known."""
-    told = dict.fromkeys(_margin_of_row(row) for row in results)
-    return "; ".join(list(told)[:_MOST_NAMED]) + "; …" * (len(told) > _MOST_NAMED)
-
-
-def _margin_of_row(row: GateRow) -> str:
     if row.effect != "difference":
         return f"{text.percent(row.margin)} of the baseline's"
     if row.score_range is None:
@@ -343,7 +322,9 @@ def _of_row(row: GateRow) -> str:
 def _legend(results: Gate) -> list[str]:
     worse = "beyond it" if parse_margin(results.margin)[0] else "on the worse side of 0"
     passing = "no part is; inconclusive: neither." if results.non_inferior else "it is not."
-    accepted = [f"Acceptable drop: at most {_margin(results)}."] * (worse == "beyond it")
+    margins = list(dict.fromkeys(map(_margin, results)))
+    several = "; ".join(margins[:_MOST_NAMED]) + "; …" * (len(margins) > _MOST_NAMED)
+    accepted = [f"Acceptable drop: at most {several}."] * (worse == "beyond it")
     needed = (
         f"Items needed: they decide in {100 * POWER:g} of 100 evals if the true difference is the "
         "one seen."
@@ -357,4 +338,12 @@ def _legend(results: Gate) -> list[str]:
     ]
 
 
-GATE = text.page_view(_gate)._replace(to_markdown=gate_markdown, to_json=gate_json)
+_PAGE = text.page_view(
+    _gate,
+    json=lambda results: {
+        "decision": results.decision,
+        "sentence": sentence(results),
+        **({"protocol_sha256": results.protocol} if results.protocol else {}),
+    },
+)
+GATE = _PAGE._replace(to_markdown=gate_markdown)

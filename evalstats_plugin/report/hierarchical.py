@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
-from itertools import pairwise
+from itertools import combinations, pairwise
 from operator import itemgetter
 from textwrap import shorten
 from typing import Any
@@ -103,21 +103,24 @@ def _page(results: HierarchicalReport) -> text.Page:
     n, t = len(fit.models), len(fit.tasks)
     size = f"{counted(n, 'model')} on {counted(t, 'task')} ({fit.counts.metric})"
     level = f"{text.percent(fit.confidence_level)} interval"
-    tables = [
-        Table(
-            f"{size}, model {fit.model}, in percent", _shown_rows(results), _score_columns(results)
-        )
-    ]
+    overall = [row for row in results.rows if row.task is None]
+    rows = results.rows if len(results.rows) <= MOST_LINES else overall
+    title = f"{size}, model {fit.model}, in percent"
+    tables = [Table(title, rows, _score_columns(rows, level))]
     legend = [_SCORES]
     if results.contrasts:
-        pairs = [_ahead(results, row) for row in _pairs(results)]
+        title = "Every two models, in points"
+        if results.baseline is not None:
+            title = f"Compared with {results.contrasts[0].model_a}, in points"
+        elif n > MOST_PAIRED:
+            title = "Each model and the next, in points"
         columns = (
             Column("Models", lambda row: f"{row.model_b} – {row.model_a}", least=10),
             *(Column("By", "difference", _in_points), _interval(level, _in_points)),
             Column("P(ahead)", "prob_better", sampled_probability),
             Column("on a task", "prob_better_on_a_task", sampled_probability),
         )
-        tables.append(Table(_pairs_title(results), pairs, columns))
+        tables.append(Table(title, _pairs(results), columns))
         legend.append(_PAIRS)
     if results.effects:
         columns = (
@@ -133,7 +136,11 @@ def _page(results: HierarchicalReport) -> text.Page:
     if results.compared:
         tables.append(Table("Left-out scores", results.compared, _COMPARED))
         legend.append(_LEFT_OUT + _described(results.compared))
-    return text.Page(tables, [*legend, *_ran(fit)], [f"* {note}" for note in _said(results)])
+    said = [f"{row.model}: {note}" for row in overall for note in row.notes]
+    said += results.notes
+    if hidden := len(results.rows) - len(rows):
+        said.append(f"{counted(hidden, 'row')} of single tasks are in --format csv")
+    return text.Page(tables, [*legend, *_ran(fit)], [f"* {note}" for note in said])
 
 
 def _described(rows: Sequence[Evidence] | Sequence[LeftOutScore]) -> str:
@@ -141,15 +148,8 @@ def _described(rows: Sequence[Evidence] | Sequence[LeftOutScore]) -> str:
     return f"{'; '.join(f'{row.model}: {HIERARCHICAL_MODELS[row.model]}' for row in rows)}."
 
 
-def _shown_rows(results: HierarchicalReport) -> Sequence[Performance]:
-    if len(results.rows) <= MOST_LINES:
-        return results.rows
-    return [row for row in results.rows if row.task is None]
-
-
-def _score_columns(results: HierarchicalReport) -> Sequence[Column]:
+def _score_columns(rows: Sequence[Performance], level: str) -> Sequence[Column]:
     """Return the columns of models and tasks; a model is named where its tasks begin."""
-    rows = _shown_rows(results)
     named = {id(row) for row, last in zip(rows, [None, *rows], strict=False)
              if last is None or last.model != row.model}  # fmt: skip
     return (
@@ -157,8 +157,7 @@ def _score_columns(results: HierarchicalReport) -> Sequence[Column]:
         Column("Task", lambda row: "(all)" if row.task is None else row.task, least=10),
         Column("n", "n_items", fixed(0)),
         *(Column("Score", "score", _in_percent), Column("Estimate", "estimate", _in_percent)),
-        _interval(f"{text.percent(results.fit.confidence_level)} interval", _in_percent),
-        Column("Pull", "shrinkage", _in_points),
+        *(_interval(level, _in_percent), Column("Pull", "shrinkage", _in_points)),
     )
 
 
@@ -166,35 +165,24 @@ def _interval(title: str, write: Callable[[float | None], str]) -> Column:
     return Column(title, lambda row: text.interval_text(row, write), right=True)
 
 
-def _pairs_title(results: HierarchicalReport) -> str:
-    if results.baseline is not None:
-        return f"Compared with {results.contrasts[0].model_a}, in points"
-    most = len(results.fit.models) <= MOST_PAIRED
-    return "Every two models, in points" if most else "Each model and the next, in points"
-
-
-def _ahead(results: HierarchicalReport, row: Contrast) -> Contrast:
-    """Return a contrast with the model ahead first, unless there is a baseline."""
-    if results.baseline is not None or row.difference >= 0:
-        return row
-    return replace(
-        row, model_a=row.model_b, model_b=row.model_a, difference=-row.difference,
-        low=-row.high, high=-row.low, prob_better=1 - row.prob_better,
-        prob_better_on_a_task=1 - row.prob_better_on_a_task,
-    )  # fmt: skip
-
-
 def _pairs(results: HierarchicalReport) -> Sequence[Contrast]:
+    """Return the contrasts that are shown: with the baseline, or with the model ahead first."""
     order = [row.model for row in results.rows if row.task is None]
     if results.baseline is not None:
         return sorted(results.contrasts, key=lambda row: order.index(row.model_b))
     by_pair = {frozenset((row.model_a, row.model_b)): row for row in results.contrasts}
-    if len(order) > MOST_PAIRED:
-        return [by_pair[frozenset(pair)] for pair in pairwise(order)]
-    place = {name: i for i, name in enumerate(order)}
-    return sorted(
-        by_pair.values(), key=lambda row: sorted((place[row.model_a], place[row.model_b]))
-    )
+    pairs = combinations(order, 2) if len(order) <= MOST_PAIRED else pairwise(order)
+    contrasts: list[Contrast] = []
+    for pair in pairs:
+        row = by_pair[frozenset(pair)]
+        if row.difference < 0:
+            row = replace(
+                row, model_a=row.model_b, model_b=row.model_a, difference=-row.difference,
+                low=-row.high, high=-row.low, prob_better=1 - row.prob_better,
+                prob_better_on_a_task=1 - row.prob_better_on_a_task,
+            )  # fmt: skip
+        contrasts.append(row)
+    return contrasts
 
 
 _EVIDENCES = (
@@ -212,13 +200,6 @@ _COMPARED = (
     Column("Std. error", lambda r: f"{r.std_error:.1f}" if r.difference else "", right=True),
     Column("Unreliable cells", lambda row: f"{row.unreliable} of {row.n_cells}", right=True),
 )
-
-
-def _said(results: HierarchicalReport) -> tuple[str, ...]:
-    hidden = len(results.rows) - len(_shown_rows(results))
-    more = [f"{counted(hidden, 'row')} of single tasks are in --format csv"] if hidden else []
-    own = [f"{row.model}: {note}" for row in results.rows if row.task is None for note in row.notes]
-    return (*own, *results.notes, *more)
 
 
 def _ran(fit: HierarchicalFit) -> list[str]:
@@ -335,9 +316,17 @@ def _capability_page(results: Capabilities, questions: Questions) -> text.Page:
     size = f"{counted(len(fit.models), 'model')} on {counted(len(fit.item_ids), 'item')}"
     tables: list[Table] = []
     if results.rows:
+        levels = [
+            Column("Model", fit.models.__getitem__, least=10),
+            Column("Overall", lambda i: float(fit.performance[i]), text.signed),
+        ]
+        for row in results.rows:
+            level = fit.capability[:, row.capability - 1].tolist()
+            levels.append(Column(str(row.capability), level.__getitem__, text.signed))
+        order = np.argsort(-fit.performance, kind="stable").tolist()
         tables = [
             Table(f"Capabilities of {size}", results.rows, _CAPABILITY_COLUMNS),
-            _levels(results),
+            Table("Levels of models", order, levels),
             _needs(results, questions),
         ]
     compared = [(row, k > 0) for k, row in enumerate(results.compared)]
@@ -359,19 +348,6 @@ _HELD_OUT_COLUMNS = (
     Column("AUC", lambda line: line[0].auc, fixed(3)),
 )
 """The first row is the model that others are compared with."""
-
-
-def _levels(results: Capabilities) -> Table:
-    fit = results.fit
-    columns = [
-        Column("Model", fit.models.__getitem__, least=10),
-        Column("Overall", lambda i: float(fit.performance[i]), text.signed),
-    ]
-    for row in results.rows:
-        levels = fit.capability[:, row.capability - 1].tolist()
-        columns.append(Column(str(row.capability), levels.__getitem__, text.signed))
-    order = np.argsort(-fit.performance, kind="stable").tolist()
-    return Table("Levels of models", order, columns)
 
 
 def _needs(results: Capabilities, questions: Questions) -> Table:

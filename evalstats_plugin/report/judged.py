@@ -14,7 +14,6 @@ from evalstats_plugin.report import text
 from evalstats_plugin.report.answers import answer_tables, p_value, short_names
 from evalstats_plugin.report.comparisons import comparisons_markdown
 from evalstats_plugin.report.tables import Column, Table, fixed
-from evalstats_plugin.scores.judged import JudgeAgreement, JudgeBias
 from evalstats_plugin.scores.rows import CorrectedScore
 
 LEGEND = (
@@ -47,14 +46,14 @@ def print_judged(
     shown: list[RenderableType] = [
         table.terminal() for table in _scores(results.rows, marks, names, narrow=width < WIDE)
     ]
-    closing = [LEGEND, *_legends(results)] if explain else ["What the words mean: --explain"]
+    closing = _legends(results) if explain else ["What the words mean: --explain"]
     notes = text.note_lines(results)
     compared = results.differences
     if compared is not None:
         shown += ["", *answer_tables(compared.rows, {}, width)]
         of_pairs = [note for row in compared for note in row.notes if not note.startswith(DETAIL)]
         notes += [f"* {note}" for note in dict.fromkeys(of_pairs)]
-    for table in (*_agreements(results.agreement, names), *_biases(results.bias, names)):
+    for table in _of_raters(results, names):
         shown += ["", table.terminal()]
     text.print_all(shown, notes, [*closing, heading], file=file, width=width)
 
@@ -72,7 +71,7 @@ def _name(title: str, value: Callable[[Any], str], names: Mapping[str, str]) -> 
 
 
 def _legends(results: JudgedScores) -> list[str]:
-    legends: list[str] = []
+    legends = [LEGEND]
     if results.agreement:
         weighted = WEIGHTED if any(row.weighted for row in results.agreement) else ""
         legends.append(AGREEMENT.format(weighted=weighted))
@@ -120,29 +119,29 @@ def _limits(estimate: float | None, low: float | None, high: float | None) -> st
     return f"{estimate:z.2f} {text.limits_text(low, high, fixed(2))}"
 
 
-def _agreements(rows: Sequence[JudgeAgreement], names: Mapping[str, str]) -> list[Table]:
-    columns = (
+def _of_raters(results: JudgedScores, names: Mapping[str, str]) -> list[Table]:
+    """Return tables of how far raters agree on a task, and of what a judge prefers."""
+    agreement = (
         _name("Raters", lambda row: f"{row.rater_a} – {row.rater_b}", names),
         *(Column("n", "n_answers", right=True), Column("Same", "agreement", fixed(2))),
         Column("Kappa [limits]", lambda r: _limits(r.kappa, r.kappa_low, r.kappa_high), right=True),
         Column("AC1 [limits]", lambda row: _limits(row.ac1, row.ac1_low, row.ac1_high), right=True),
         Column("r", "correlation", text.signed),
     )
-    by_task = grouped(rows, lambda row: row.task)
-    return [Table(f"{task}: agreement", own, columns) for task, own in by_task.items()]
-
-
-def _biases(rows: Sequence[JudgeBias], names: Mapping[str, str]) -> list[Table]:
     points = fixed(3, signed=True)
-    columns = (
+    bias = (
         _name("Preference for", lambda row: row.feature, names),
         *(Column("Labels", "n_labels", right=True), Column("Points", "size", points)),
         Column("Limits", lambda row: text.interval_text(row, points), right=True),
         *(Column("In sd", "in_sd", text.signed), Column("p", "p_adjusted", p_value)),
         Column("", lambda row: MARKS[row.verdict], right=True),
     )
-    by_judge = grouped(rows, lambda row: (row.task, row.judge))
-    return [Table(f"{task}: bias of {j}", own, columns) for (task, j), own in by_judge.items()]
+    by_task = grouped(results.agreement, lambda row: row.task)
+    by_judge = grouped(results.bias, lambda row: (row.task, row.judge))
+    return [
+        *(Table(f"{task}: agreement", own, agreement) for task, own in by_task.items()),
+        *(Table(f"{task}: bias of {j}", own, bias) for (task, j), own in by_judge.items()),
+    ]
 
 
 def judged_markdown(results: JudgedScores, heading: str) -> str:
@@ -154,10 +153,10 @@ def judged_markdown(results: JudgedScores, heading: str) -> str:
     lines += text.markdown_notes(results)
     if results.differences is not None:
         lines += ["", comparisons_markdown(results.differences, "")]
-    for table in (*_agreements(results.agreement, {}), *_biases(results.bias, {})):
+    for table in _of_raters(results, {}):
         lines += [*table.markdown(), ""]
-    legends = [LEGEND, *_legends(results)]
-    return "\n".join([*lines, "", *(f"{each}\n" for each in legends), heading, ""])
+    legends = [f"{legend}\n" for legend in _legends(results)]
+    return "\n".join([*lines, "", *legends, heading, ""])
 
 
 def judged_json(results: JudgedScores, about: Mapping[str, Any]) -> str:

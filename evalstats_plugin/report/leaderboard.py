@@ -141,9 +141,17 @@ def print_table(
         width, longest_title=_LONGEST_TASK, most_lines=MOST_LINES
     )
     more = f"{counted(hidden, 'more column')}: --format csv has all. " if hidden else ""
-    closing = filter(None, [more + _short_legend(layout), heading])
-    said = _notes(results)
-    text.print_all(tables, said, [*closing], file=file, width=width)
+    # What columns and marks mean: two lines where no name is long.
+    mean = _mean(layout)
+    said = [f"{layout.lead_name()}: {mean}."] if mean else []
+    if ranked := layout.pairs_at_once():
+        level = text.percent(results.confidence_level)
+        said.append(f"Rank: left open by {''.join(ranked)}, {level}.")
+        said += ["Ties share a letter."] if layout.has_ties else []
+    marked = (layout.cells(key).values() for key in layout.others)
+    said += ["*: may be the best."] if any(map(_may_be_first, chain(*marked))) else []
+    closing = filter(None, [more + " ".join(said), heading])
+    text.print_all(tables, _notes(results), [*closing], file=file, width=width)
 
 
 def _notes(results: ScoreTable) -> list[str]:
@@ -193,19 +201,6 @@ def _estimate(cell: TableCell | None, write: Callable[[float | None], str]) -> s
 
 def _may_be_first(cell: TableCell | None) -> bool:
     return cell is not None and cell.estimate is not None and bool(cell.may_be_first)
-
-
-def _short_legend(layout: Layout) -> str:
-    """Return what columns and marks mean on a terminal: two lines where no name is long."""
-    mean = _mean(layout)
-    said = [f"{layout.lead_name()}: {mean}."] if mean else []
-    if ranked := layout.pairs_at_once():
-        level = text.percent(layout.table.confidence_level)
-        said.append(f"Rank: left open by {''.join(ranked)}, {level}.")
-        said += ["Ties share a letter."] if layout.has_ties else []
-    marked = (layout.cells(key).values() for key in layout.others)
-    said += ["*: may be the best."] if any(map(_may_be_first, chain(*marked))) else []
-    return " ".join(said)
 
 
 def legend(layout: Layout) -> str:

@@ -24,10 +24,17 @@ def sentence(rows: Sequence[NoiseRow]) -> str:
     """Return by how much two runs must differ on each task, and what to buy next."""
     by_task = grouped(rows, text.task_and_metric)
     moved = {name: own for name, own in by_task.items() if any(r.share_flipped for r in own)}
-    told = [_of_task(name, own) for name, own in moved.items()]
-    shown = told[:_MOST_NAMED]
-    if len(told) > len(shown):
-        shown.append(f"And {len(told) - len(shown)} more.")
+    shown: list[str] = []
+    for name, own in list(moved.items())[:_MOST_NAMED]:
+        flips = max(row.share_flipped or 0.0 for row in own)
+        least = max(row.least_difference or 0.0 for row in own)
+        up_to = "up to " if len(own) > 1 else ""
+        shown.append(
+            f"On {name} two runs of the same model must differ by {up_to}{text.number(least)} to "
+            f"mean anything; {up_to}{_share(flips)} of items flip."
+        )
+    if len(moved) > _MOST_NAMED:
+        shown.append(f"And {len(moved) - _MOST_NAMED} more.")
     if still := [name for name in by_task if name not in moved]:
         shown.append(f"On {few(still)} no answer changed.")
     tasks = grouped([r for r in rows if r.std_error_more_items], lambda row: row.task)
@@ -41,16 +48,6 @@ def sentence(rows: Sequence[NoiseRow]) -> str:
     else:
         shown.append("More items gain more than more repeats.")
     return " ".join(shown)
-
-
-def _of_task(name: str, rows: Sequence[NoiseRow]) -> str:
-    flips = max(row.share_flipped or 0.0 for row in rows)
-    least = max(row.least_difference or 0.0 for row in rows)
-    up_to = "up to " if len(rows) > 1 else ""
-    return (
-        f"On {name} two runs of the same model must differ by {up_to}{text.number(least)} to mean "
-        f"anything; {up_to}{_share(flips)} of items flip."
-    )
 
 
 def _items(row: NoiseRow) -> str:

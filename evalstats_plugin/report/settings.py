@@ -55,9 +55,16 @@ def settings_of(responses: Sequence[Responses]) -> list[Setting]:
 
 
 def _of_task(of_task: Sequence[Responses]) -> list[Setting]:
-    by_model = {
-        model: _of_run(own[0]) for model, own in grouped(of_task, lambda r: r.model).items()
-    }
+    by_model: dict[str, dict[str, str]] = {}
+    for model, runs in grouped(of_task, lambda r: r.model).items():
+        run = runs[0]
+        values = {
+            "harness": f"{run.source.harness} {run.source.version or ''}".strip(),
+            "task version": run.provenance.task_version,
+            **{name.removeprefix(PER_TASK): value for name, value in run.settings},
+            _DAY: run.source.when[:10],
+        }
+        by_model[model] = {name: value for name, value in values.items() if value}
     for model, digest in _prompts(of_task).items():
         by_model[model][_PROMPTS] = digest
     names = dict.fromkeys(name for own in by_model.values() for name in own)
@@ -73,16 +80,6 @@ def _of_task(of_task: Sequence[Responses]) -> list[Setting]:
         common = len(models) == 1
         settings.append(Setting("", name, models, common, not (common or explained)))
     return settings
-
-
-def _of_run(r: Responses) -> dict[str, str]:
-    values = {
-        "harness": f"{r.source.harness} {r.source.version or ''}".strip(),
-        "task version": r.provenance.task_version,
-        **{name.removeprefix(PER_TASK): value for name, value in r.settings},
-        _DAY: r.source.when[:10],
-    }
-    return {name: value for name, value in values.items() if value}
 
 
 def _prompts(of_task: Sequence[Responses]) -> dict[str, str]:

@@ -197,7 +197,10 @@ class Table:
         return tables, len(below) - sum(map(len, blocks))
 
     def _laid(self, column: Column) -> _Laid:
-        cells = list(map(self._marked(column), self.rows))
+        cells, strong = [column.cell(row) for row in self.rows], column.strong
+        if strong is not None:
+            marks = ("*" if strong(column.of(row)) else " " for row in self.rows)
+            cells = [cell + mark for cell, mark in zip(cells, marks, strict=True)]
         shown = elided(cells, column.least) if column.least else cells
         return _Laid(column.title, shown, column.is_right)
 
@@ -219,13 +222,6 @@ class Table:
             table.add_row(*cells, style=self.style(row))
         table.padding = (0, _GAP - 1, 0, 0)
         return table
-
-    @staticmethod
-    def _marked(column: Column) -> Callable[[Any], str]:
-        strong = column.strong
-        if strong is None:
-            return column.cell
-        return lambda row: column.cell(row) + ("*" if strong(column.of(row)) else " ")
 
     def markdown(self) -> list[str]:
         """Return the lines of the table in Markdown; notes are a list below."""
@@ -401,7 +397,9 @@ class _Table(RichTable):
             del self.columns[-1]
         if self.heading:
             yield Text(self.heading, style="bold")
-        if self._least_width() <= width:
+        # Of columns that are not wrapped all characters, of the others the least.
+        widths = (_widest_cell(c) if c.no_wrap else self._least(c) for c in self.columns)
+        if self._gaps + sum(widths) <= width:
             self._shorten_names(width)
             yield from super().__rich_console__(console, options)
             return
@@ -438,13 +436,6 @@ class _Table(RichTable):
     def _gaps(self) -> int:
         _, right, _, left = self.padding
         return (len(self.columns) - 1) * (1 + left + right)
-
-    def _least_width(self) -> int:
-        """Return the characters of columns that are not wrapped, and the least of the others."""
-        return self._gaps + sum(
-            _widest_cell(column) if column.no_wrap else self._least(column)
-            for column in self.columns
-        )
 
     def _shorten_names(self, width: int) -> None:
         """Take the middles out of the longest names, column by column, until the lines fit."""

@@ -54,22 +54,17 @@ def print_all(
     for table in tables:
         console.print(table)
     if said:
+        # Notes have a hanging indent; paths in them have no spaces to break at and must not be cut.
+        hanging = RichTable.grid(padding=(0, 1))
+        hanging.add_column(no_wrap=True)
+        hanging.add_column(overflow="fold")
+        for line in said:
+            mark, _, note = line.partition(" ")
+            hanging.add_row(Text(mark), Text(note))
         console.print(Text("Notes", style="bold"))
-        console.print(_hanging(said))
+        console.print(hanging)
     for text in closing:
         console.print(Text(text, style="dim"))
-
-
-def _hanging(lines: Sequence[str]) -> RichTable:
-    """Lay out notes with a hanging indent under their numbers."""
-    grid = RichTable.grid(padding=(0, 1))
-    grid.add_column(no_wrap=True)
-    # Paths have no spaces to break at and must not be cut.
-    grid.add_column(overflow="fold")
-    for line in lines:
-        mark, _, text = line.partition(" ")
-        grid.add_row(Text(mark), Text(text))
-    return grid
 
 
 class Noted(Protocol):
@@ -223,7 +218,7 @@ def clusters(row: ScoreInterval) -> str:
 
 def items(row: ScoreInterval) -> str:
     """Format the number of items, times epochs if there are several; a dash if it is unknown."""
-    if not row.n_items and row.low is not None:
+    if not row.n_items and row.estimate is not None:
         return "–"
     return f"{row.n_items}×{row.n_epochs}" if row.n_epochs > 1 else str(row.n_items)
 
@@ -491,8 +486,14 @@ FEW_ITEMS = 30
 
 def worst_slice(rows: Sequence[SliceScore]) -> str:
     """Return which slice of a model on a task is worst, and how likely that is by chance."""
-    if rows[-1].std_between is not None:
-        return _over_values(rows[-1])
+    over = rows[-1]
+    if over.std_between is not None:
+        alike = f"p {shown_value('p_alike', over.p_alike)} that all have one score"
+        return (
+            f"Over {over.n_slices} values of {over.by}: {number(over.estimate)} "
+            f"{interval_text(over)} for values like these, standard deviation between values "
+            f"{number(over.std_between)} ({alike})."
+        )
     scored = [row for row in rows if row.estimate is not None]
     if len(scored) < 2:
         return "One slice: nothing to compare it with."
@@ -515,14 +516,6 @@ def worst_slice(rows: Sequence[SliceScore]) -> str:
         said = f"{said}, not distinguishable from the others: {chance}."
     others = [row.slice for row in significant if row is not worst]
     return f"{said} Also significantly {side} them: {few(others)}." if others else said
-
-
-def _over_values(row: SliceScore) -> str:
-    alike = f"p {shown_value('p_alike', row.p_alike)} that all have one score"
-    return (
-        f"Over {row.n_slices} values of {row.by}: {number(row.estimate)} {interval_text(row)} for "
-        f"values like these, standard deviation between values {number(row.std_between)} ({alike})."
-    )
 
 
 def worst_slices(rows: Iterable[SliceScore]) -> list[dict[str, str]]:

@@ -17,7 +17,6 @@ from evalstats_plugin.errors import SelectionError, counted, few
 
 if TYPE_CHECKING:
     from evalstats_plugin.adaptive.bank import ItemBank
-    from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
 
 
@@ -82,22 +81,17 @@ def bank(run: Run, *, written: BankOptions, asked: IrtOptions) -> None:
     run.output.tell(f"calibrating {items} on {models}")
     # A test stops at an error in units of how far models spread.
     fit = cast("IRTFit | FactorFit", replace(asked, zero="models").fit(matrix, run.output))
-    with running.progress_on_work("calibrating", quiet=run.output.quiet):
-        origin = _origin(responses)
-        made = item_bank(fit, matrix, cost=costs, provenance=origin, rng=asked.seed)
-    how = {"item_model": asked.fitted_model, "estimator": fit.estimator, "seed": asked.seed}
-    _save(made, file, run.output, how, responses.notes)
-
-
-def _origin(responses: ResponseSet) -> dict[str, Any]:
-    """Say where a calibration is from."""
     sources = [each.source for each in responses.responses]
     dates = sorted({source.when for source in sources if source.when})
-    return {
+    provenance = {
         "logs": sorted({str(source.path) for source in sources}),
         "dates": dates[:1] + dates[-1:],
         "harness": sorted({f"{source.harness} {source.version}" for source in sources}),
     }
+    with running.progress_on_work("calibrating", quiet=run.output.quiet):
+        made = item_bank(fit, matrix, cost=costs, provenance=provenance, rng=asked.seed)
+    how = {"item_model": asked.fitted_model, "estimator": fit.estimator, "seed": asked.seed}
+    _save(made, file, run.output, how, responses.notes)
 
 
 @command()

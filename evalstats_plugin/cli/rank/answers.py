@@ -15,7 +15,7 @@ from evalstats_plugin.cli.shell.running import Output, tell
 from evalstats_plugin.errors import SelectionError, counted
 
 if TYPE_CHECKING:
-    from evalstats_plugin.ranking.judging.session import Answers, Session
+    from evalstats_plugin.ranking.judging.session import Answers
 
 
 def _items() -> Any:
@@ -141,7 +141,13 @@ def record(file: str, *, asked: Answer) -> None:
     tell(session.answers.notes, quiet=asked.quiet)
     undone = ""
     if pair is not None:
-        _add(session, pair, outcome, asked.first)
+        places = [session.place(name) for name in pair]
+        if asked.first is not None and session.place(asked.first) not in places:
+            msg = f"--first {asked.first!r} is not in the pair: pass {pair[0]!r} or {pair[1]!r}"
+            raise SelectionError(msg)
+        if asked.first == pair[1]:
+            places, outcome = places[::-1], None if outcome is None else 1 - outcome
+        session.answer(places[0], places[1], outcome, placed=asked.first is not None)
     elif (answer := session.undo()) is not None:
         names = " and ".join(session.names[place] for place in (answer.first, answer.second))
         undone = f"undone: {names}; "
@@ -149,16 +155,6 @@ def record(file: str, *, asked: Answer) -> None:
         raise SelectionError(f"{session.path} holds no answer of this judge to undo")
     done = f"{undone}{counted(len(session.given), 'answer')} in {file}"
     tell([done], quiet=asked.quiet)
-
-
-def _add(session: Session, pair: tuple[str, str], outcome: float | None, first: str | None) -> None:
-    places = [session.place(name) for name in pair]
-    if first is not None and session.place(first) not in places:
-        msg = f"--first {first!r} is not in the pair: pass {pair[0]!r} or {pair[1]!r}"
-        raise SelectionError(msg)
-    if first == pair[1]:
-        places, outcome = places[::-1], None if outcome is None else 1 - outcome
-    session.answer(places[0], places[1], outcome, placed=first is not None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,7 @@ from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:
     from evalstats_plugin.plugins import Plugins
-    from evalstats_plugin.ranking.judging.automatic import Judge, JudgingResult
-    from evalstats_plugin.ranking.judging.session import Session
+    from evalstats_plugin.ranking.judging.automatic import Judge
 
 
 _who = under("Who judges")
@@ -115,14 +114,6 @@ def judge(items: str, *, asked: PairJudgingOptions) -> None:
         at_once=asked.at_once,
     )
     judged = judge_items(session, item_set, ask, plan, seed=asked.seed)
-    tell(_about(judged, session, goal.words), quiet=asked.quiet)
-    if judged.n_unclear:
-        replies = "1 reply was" if judged.n_unclear == 1 else f"{judged.n_unclear} replies were"
-        echo(f"{replies} no verdict: such pairs are skipped", err=True)
-        raise click.exceptions.Exit(1)
-
-
-def _about(judged: JudgingResult, session: Session, words: str) -> list[str]:
     lines = [f"{judged.n_answers} more, {counted(len(session.given), 'answer')} in {session.path}"]
     if judged.agreement is not None:
         lines.append(f"in both orders the same: {100 * judged.agreement:.0f} %")
@@ -134,7 +125,12 @@ def _about(judged: JudgingResult, session: Session, words: str) -> list[str]:
     ended = "reached" if judged.reached else "budget spent"
     if not judged.reached and n_skipped == math.comb(len(session.names), 2):
         ended = "every pair was skipped"
-    return [*lines, f"{words}: {100 * judged.certainty:.0f} % ({ended})"]
+    lines.append(f"{goal.words}: {100 * judged.certainty:.0f} % ({ended})")
+    tell(lines, quiet=asked.quiet)
+    if judged.n_unclear:
+        replies = "1 reply was" if judged.n_unclear == 1 else f"{judged.n_unclear} replies were"
+        echo(f"{replies} no verdict: such pairs are skipped", err=True)
+        raise click.exceptions.Exit(1)
 
 
 @command()
@@ -170,8 +166,7 @@ def check_screen() -> None:
     try:
         import textual  # noqa: F401
     except ImportError as error:
-        msg = f"`rank compare` needs Textual: {install_hint('rank')}"
-        raise PluginError(msg) from error
+        raise PluginError(f"`rank compare` needs Textual: {install_hint('rank')}") from error
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise SelectionError(
             "`rank compare` needs a terminal, and this is not one: elsewhere use `rank next` with "

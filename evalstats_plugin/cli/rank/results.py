@@ -83,13 +83,6 @@ class Rating:
         shown = picked(self, "estimator", "confidence_level", "scale")
         return {"model": self.method, **shown, "rng": self.seed, "options": kind(**own)}
 
-    def rank(self, contests: Contests, variance: float | None, *, quiet: bool) -> Ranking:
-        """Rank the players of comparisons."""
-        from evalstats_plugin.ranking.rank import rank
-
-        with running.progress_on_work(f"ranking {len(contests):,} comparisons", quiet=quiet):
-            return rank(contests, **self.given(contests, variance))
-
     def how(self, results: Ranking) -> dict[str, Any]:
         """Return how a ranking came about, in the order it is printed."""
         about = results.fit.diagnostics
@@ -100,10 +93,13 @@ class Rating:
             **picked(self, "scale", "confidence_level", "seed"),
         }
 
-    def show(self, results: Ranking, output: Output) -> None:
-        """Print a ranking."""
+    def show(self, contests: Contests, variance: float | None, output: Output) -> None:
+        """Rank the players of comparisons, and print the ranking."""
+        from evalstats_plugin.ranking.rank import rank
         from evalstats_plugin.report import rankings
 
+        with running.progress_on_work(f"ranking {len(contests):,} comparisons", quiet=output.quiet):
+            results = rank(contests, **self.given(contests, variance))
         output.draw({"ranking": lambda: results})
         output.show(results, self.how(results), rankings.RANKING)
 
@@ -171,7 +167,7 @@ def stats(files: tuple[str, ...], *, asked: Stats, output: Output) -> None:
     read. Several are those of several judges.
     """
     contests, variance = _read(files, asked, running.loaded_plugins())
-    asked.show(asked.rank(contests, variance, quiet=output.quiet), output)
+    asked.show(contests, variance, output)
 
 
 @command(
@@ -250,8 +246,7 @@ def models(run: Run, *, asked: Rating) -> None:
     from evalstats_plugin.ranking.contests.from_scores import contests_from_scores
 
     variance = variance_of(asked.prior_sd)
-    contests = contests_from_scores(run.read())
-    asked.show(asked.rank(contests, variance, quiet=run.output.quiet), run.output)
+    asked.show(contests_from_scores(run.read()), variance, run.output)
 
 
 @command()

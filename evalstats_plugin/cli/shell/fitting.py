@@ -216,12 +216,6 @@ class IrtOptions:
         return "all" if "all" in names else list(dict.fromkeys(names))
 
     @property
-    def candidates(self) -> Sequence[str] | None:
-        """Names of the item models to compare; None for the usual ones."""
-        names = [name.strip() for text in self.candidate for name in text.split(",")]
-        return list(dict.fromkeys(names)) or None
-
-    @property
     def fitted_model(self) -> str:
         """Return the item model with what the options imply."""
         return "factor" if self.is_factor else self.item_model or "2pl"
@@ -253,8 +247,7 @@ class IrtOptions:
             why = f"is not of item model {self.item_model}, which is of ordered scores"
         for name in without:
             if getattr(self, name) not in (None, (), ""):
-                msg = f"--{name} {why}: leave it out, or choose another item model"
-                raise SelectionError(msg)
+                raise SelectionError(f"--{name} {why}: leave it out, or choose another item model")
         if self.uncertainty and self.recipes != "all":
             from evalstats_plugin.irt.bootstrap import check_recipes
 
@@ -268,8 +261,9 @@ class IrtOptions:
 
     def fit(self, matrix: ResponseMatrix, output: Output) -> AnyFit:
         """Fit; print beforehand what a large fit costs."""
-        from evalstats_plugin.irt.fitting import fit_irt
+        from evalstats_plugin.irt.fitting import duration_in_words, expected_seconds, fit_irt
         from evalstats_plugin.irt.methods import FactorOptions, MmlItemsOptions, OrderedOptions
+        from evalstats_plugin.irt.model.data import memory_needed
 
         record: type[FitOptions] | None = None
         more: dict[str, Any] = {}
@@ -284,7 +278,13 @@ class IrtOptions:
             record = MmlItemsOptions
             more["estimate_guessing"] = True
         settings = None if record is None else record(**more, **settings_of(record, self.set or {}))
-        _tell_cost(matrix, self, output)
+        n, m = len(matrix.models), len(matrix.item_ids)
+        seconds = expected_seconds(self.fitted_model, self.estimator, n, m)
+        if n * m >= LARGE or seconds >= LONG:
+            output.tell(
+                f"{n:,} models × {m:,} items: the fit needs {memory_needed(n, m) / 2**30:.1f} GiB "
+                f"of memory or more, and on one processor core {duration_in_words(seconds)}"
+            )
         with work_on(matrix, "fitting", output):
             return fit_irt(
                 matrix,
@@ -321,18 +321,3 @@ def work_on(matrix: ResponseMatrix, what: str, output: Output) -> AbstractContex
     """Show what is worked on, and how far it is, where someone looks on."""
     size = f"{len(matrix.models):,} models × {len(matrix.item_ids):,} items"
     return progress_on_work(f"{what} {size}", quiet=output.quiet)
-
-
-def _tell_cost(matrix: ResponseMatrix, asked: IrtOptions, output: Output) -> None:
-    from evalstats_plugin.irt.fitting import duration_in_words, expected_seconds
-    from evalstats_plugin.irt.model.data import memory_needed
-
-    n, m = len(matrix.models), len(matrix.item_ids)
-    seconds = expected_seconds(asked.fitted_model, asked.estimator, n, m)
-    if n * m < LARGE and seconds < LONG:
-        return
-    needed = memory_needed(n, m) / 2**30
-    output.tell(
-        f"{n:,} models × {m:,} items: the fit needs {needed:.1f} GiB of memory or more, and on one "
-        f"processor core {duration_in_words(seconds)}"
-    )

@@ -501,7 +501,11 @@ def take_defaults(ctx: click.Context, name: str, command: click.Command, *, quie
     Errors are those of `defaults_for`.
     """
     if isinstance(command, Deciding):
-        _tell_unused(ctx, name, command, quiet=quiet)
+        with suppress(EvalStatsError):
+            every = list(defaults_for(ctx, name, command, Path.cwd(), quiet=True))
+            if every and not quiet:
+                words = _in_words({key: (value, path) for key, value, path in every})
+                echo_message("note", f"{name} takes no defaults from files; not used: {words}")
         return
     used: dict[str, tuple[Any, Path]] = {}
 
@@ -524,15 +528,6 @@ def take_defaults(ctx: click.Context, name: str, command: click.Command, *, quie
             echo(f"defaults: {_in_words(used)}", err=True)
 
     ctx.find_root().call_on_close(tell)
-
-
-def _tell_unused(ctx: click.Context, name: str, command: click.Command, *, quiet: bool) -> None:
-    """Say which defaults do not hold for a command that takes none."""
-    with suppress(EvalStatsError):
-        defaults = list(defaults_for(ctx, name, command, Path.cwd(), quiet=True))
-        if defaults and not quiet:
-            words = _in_words({key: (value, path) for key, value, path in defaults})
-            echo_message("note", f"{name} takes no defaults from files; not used: {words}")
 
 
 def defaults_for(

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, wraps
+from functools import cached_property, partial
 from io import StringIO
 from pathlib import Path
 from types import MappingProxyType
@@ -31,12 +31,9 @@ from evalstats_plugin.runtime.files import LogFile, number_in, plain_bytes
 from evalstats_plugin.runtime.untrusted import csv_original, echo, echo_data, echo_message
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from evalstats_plugin.data.results import Results
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.data.store import ResponseStore
-    from evalstats_plugin.logs.reading import OnLog
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.report.text import View
     from evalstats_plugin.scores.judged import Label
@@ -224,22 +221,6 @@ def number_of(cell: str, where: str) -> float:
         raise LogError(f"{where} {cell!r} is not a number") from None
 
 
-def read_features(path: str) -> pd.DataFrame:
-    """Read features of items from a CSV file; columns in which every cell is a number are numbers.
-
-    Raises
-    ------
-    LogError
-        There is no such file, it has no rows, no column item, or another cell than a number.
-    """
-    import pandas as pd
-
-    features = pd.DataFrame(csv_rows(path, "features of items", needs=("item",)))
-    for name in features.columns.difference(["item", "task", "text"]):
-        features[name] = [number_of(cell, f"{path}: {name}") for cell in features[name]]
-    return features
-
-
 def text_of(path: str, what: str) -> str:
     """Read a file that an option names.
 
@@ -309,7 +290,13 @@ class Labelled:
         """
         if not self.judge or run.reading.columns or len(run.paths) != 1:
             return run
-        heading = _heading(Path(run.paths[0]))
+        path = Path(run.paths[0])
+        if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
+            return run
+        from evalstats_plugin.data.tables import heading_of
+
+        with path.open("rb") as opened:
+            heading = heading_of(opened.readline(10_000).decode("utf-8-sig", "replace"))[0]
         if not set(self.judge) <= set(heading):
             return run
         wanted = [*self.judge, *([] if self.human is None else [self.human]), *features]
@@ -372,16 +359,6 @@ class Labelled:
             for task in tasks
             for row in corrected(task, confidence_level=level, these_items=False)
         )
-
-
-def _heading(path: Path) -> list[str]:
-    """Names of the columns of a small table of text; none of other files."""
-    from evalstats_plugin.data.tables import heading_of
-
-    if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
-        return []
-    with path.open("rb") as opened:
-        return heading_of(opened.readline(10_000).decode("utf-8-sig", "replace"))[0]
 
 
 def read_labels(path: str) -> list[Label]:
@@ -541,7 +518,9 @@ class Output:
         ]
         heading = ", ".join([f"evalstats-plugin {VERSION}", *parts])
         if self.form == "json":
-            about = {"version": VERSION, "command": command_of(ctx), **how}
+            # The program may be called by several names.
+            command = ctx.command_path.removeprefix(ctx.find_root().command_path).strip()
+            about = {"version": VERSION, "command": command, **how}
             echo_data(view.to_json(results, about) + "\n")
         elif self.form == "csv":
             echo_data(text.to_csv(results))
@@ -667,7 +646,13 @@ class Run:
         columns: dict[str, list[str]] = {}
         for part, name in (pair for pairs in asked.columns for pair in pairs):
             columns.setdefault(part, []).append(name)
-        with progress_on_logs(quiet=self.output.quiet) as on_log:
+        with _progress(
+            "reading", "MofNCompleteColumn", "TimeRemainingColumn", quiet=self.output.quiet
+        ) as update:
+
+            def on_log(path: Path, number: int, total: int) -> None:
+                update(description=f"reading {path.name}", completed=number, total=total)
+
             responses = read(
                 *([asked.standard_input()] if self.paths == ("-",) else self.paths),
                 **picked(asked, "task", "metric", "cluster", "runs", "include_incomplete"),
@@ -678,7 +663,7 @@ class Run:
                 by=by,
                 costs=costs,
                 plugins=self.plugins,
-                on_log=on_log,
+                on_log=update and on_log,
             )
         if not asked.models:
             return responses
@@ -698,7 +683,7 @@ class Run:
 
 
 def on_logs(*kinds: str, paths: Decorator = paths, reading: Decorator = reading) -> Decorator:
-    """Give a command the options of output and reading, and a `Run` as its first argument.
+    """Give a command the options of output and reading, made one argument: a `Run`.
 
     Parameters
     ----------
@@ -709,30 +694,11 @@ def on_logs(*kinds: str, paths: Decorator = paths, reading: Decorator = reading)
     """
 
     def decorate(function: Function) -> Function:
-        @wraps(function)
-        def run(paths: tuple[str, ...], *, reading: Reading, output: Output, **asked: Any) -> Any:
-            return function(Run(paths, reading, output), **asked)
-
-        return paths(output(*kinds)(reading(run)))
+        decorated: Any = function
+        decorated.__records__ = {"run": (Run, ["paths", "reading", "output"])}
+        return paths(output(*kinds)(reading(decorated)))
 
     return decorate
-
-
-def command_of(ctx: click.Context) -> str:
-    """Return a command's name as one types it, such as ``"adapt run inspect"``."""
-    # The program may be called by several names.
-    return ctx.command_path.removeprefix(ctx.find_root().command_path).strip()
-
-
-@contextmanager
-def progress_on_logs(*, quiet: bool) -> Generator[OnLog | None, None, None]:
-    """Give a callback that moves a progress bar on standard error."""
-    with _progress("reading", "MofNCompleteColumn", "TimeRemainingColumn", quiet=quiet) as update:
-
-        def on_log(path: Path, number: int, total: int) -> None:
-            update(description=f"reading {path.name}", completed=number, total=total)
-
-        yield update and on_log
 
 
 @contextmanager

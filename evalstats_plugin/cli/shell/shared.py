@@ -60,10 +60,10 @@ def quiet() -> Any:
     return _out("Print only the results: no progress, no messages.", "-q", default=False)
 
 
-def form(*more: str, default: str = "table") -> Any:
+def form(*more: str) -> Any:
     """Return the field of the form that results are printed in."""
     forms = click.Choice(["table", "json", "csv", "markdown", *more])
-    return _out("Form of the results.", "--format", default=default, type=forms)
+    return _out("Form of the results.", "--format", default="table", type=forms)
 
 
 def file(text: str, *names: str, metavar: str = "FILE", **settings: Any) -> Any:

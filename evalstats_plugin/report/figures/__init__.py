@@ -136,18 +136,11 @@ def draw_result(
         raise SelectionError(f"there is nothing to draw: these {type(result).__name__} are empty")
     name = next(iter(figures_of(*kinds))) if figure is None else named(figure, kinds).name
     axes = draw(name, result, ax=ax, **options)
-    if ax is None:
-        _show_in_notebook(axes)
+    # A new figure is shown below the cell of a notebook.
+    notebook: Any = sys.modules.get("IPython") if ax is None else None
+    if notebook and hasattr(notebook.get_ipython(), "kernel"):
+        png, drawn = BytesIO(), cast("Any", axes.figure)
+        drawn.savefig(png, format="png", dpi=_DOTS_IN_NOTEBOOKS)
+        shown: Any = import_module("IPython.display")
+        shown.display(shown.Image(png.getvalue()))
     return axes
-
-
-def _show_in_notebook(axes: Axes) -> None:
-    """Show a new figure below the cell of a notebook; elsewhere nothing happens."""
-    notebook: Any = sys.modules.get("IPython")
-    shell = notebook.get_ipython() if notebook else None
-    if shell is None or not hasattr(shell, "kernel"):
-        return
-    png, figure = BytesIO(), cast("Any", axes.figure)
-    figure.savefig(png, format="png", dpi=_DOTS_IN_NOTEBOOKS)
-    shown: Any = import_module("IPython.display")
-    shown.display(shown.Image(png.getvalue()))

@@ -349,14 +349,28 @@ def plot_wright_map(fit: IRTFit, *, confidence_level: float = 0.95, ax: Axes | N
     axes: Any = canvas.axes_or_new(
         ax, _MIDDLE + _ITEMS + 0.9 + canvas.width_of(names), height + 1.0
     )
-    at = _span(fit)
-    limits = _limits(fit, order, confidence_level)
-    low, high = _ends(limits, at)
-    unit = (high - low) / height * canvas.LINE
-    _draw_models(axes, fit, order, limits)
+    at, ability, step = _span(fit), fit.ability[order], 0.0
+    limits = np.stack([ability, ability])
+    low, high = float(at[0]), float(at[-1])
+    if 0 < len(order) <= MOST_INTERVALS:
+        # Intervals are beside each other; where there is no limit, the ability itself is drawn.
+        step = 0.1
+        limits = np.stack(fit.limits(confidence_level))[:, order]
+        limits = np.where(np.isfinite(limits), limits, ability)
+        more = 0.025 * (limits.max() - limits.min())
+        low = max(min(low, float(limits.min() - more)), low - FARTHEST)
+        high = min(max(high, float(limits.max() + more)), high + FARTHEST)
+    x = -0.16 - step * np.arange(len(order), dtype=np.float64)
+    axes.vlines(x, *limits, color=BLUE, linewidth=1.2, zorder=3)
+    # An arrow where answers set no limit on one side.
+    for sign, marker in ((0, "o"), (1, "^"), (-1, "v")):
+        here = fit.endless[order] == sign
+        axes.plot(x[here], ability[here], linestyle="", marker=marker, markersize=4, color=BLUE,
+                  zorder=4)  # fmt: skip
     if names:
-        places = _inside(spread_out(fit.ability[order], lines * unit), lines * unit, low, high)
-        _name_models(axes, fit.ability[order], places, names)
+        room = lines * ((high - low) / height * canvas.LINE)
+        places = spread_out(ability, room, low, high)
+        _name_models(axes, x - 0.06, ability, places, names)
     _draw_items(axes, fit, at)
     axes.set_ylim(low, high)
     axes.set_xlim(-_MIDDLE, _ITEMS)
@@ -409,24 +423,6 @@ def plot_ability_score(results: Abilities | Sequence[Ability], *, ax: Axes | Non
     return axes
 
 
-def _limits(fit: IRTFit, order: Any, confidence_level: float) -> FloatArray:
-    """Finite limits of the models drawn, shape (2, n): the ability itself where there is none."""
-    ability = fit.ability[order]
-    if len(order) > MOST_INTERVALS:
-        return np.stack([ability, ability])
-    limits = np.stack(fit.limits(confidence_level))[:, order]
-    return np.where(np.isfinite(limits), limits, ability)
-
-
-def _ends(limits: FloatArray, at: FloatArray) -> tuple[float, float]:
-    """Return the range of the scale that contains the drawn intervals."""
-    low, high = float(at[0]), float(at[-1])
-    if 0 < limits.shape[1] <= MOST_INTERVALS:
-        more = 0.025 * (limits.max() - limits.min())
-        low, high = min(low, float(limits.min() - more)), max(high, float(limits.max() + more))
-    return max(low, float(at[0]) - FARTHEST), min(high, float(at[-1]) + FARTHEST)
-
-
 def _left_out(fit: IRTFit, names: list[str]) -> list[str]:
     """Return which models are not named, or not drawn."""
     endless = [name for name, x in zip(fit.models, fit.ability, strict=True) if not np.isfinite(x)]
@@ -436,34 +432,9 @@ def _left_out(fit: IRTFit, names: list[str]) -> list[str]:
     return [canvas.shown(text, 90) for text in (*said, *more)]
 
 
-def _inside(places: FloatArray, room: FloatArray, low: float, high: float) -> FloatArray:
-    """Move labels beyond the ends into the figure, and those in their way."""
-    lifted = places.copy()
-    bottom, top = low + room[0] / 2, high - room[-1] / 2
-    steps = np.concatenate([[0.0], np.cumsum((room[1:] + room[:-1]) / 2)])
-    lifted = np.maximum(lifted, bottom + steps)
-    return np.minimum(lifted, top - (steps[-1] - steps))
-
-
-def _draw_models(axes: Any, fit: IRTFit, order: Any, limits: FloatArray) -> None:
-    """Draw abilities with intervals; an arrow where answers set no limit on one side."""
-    ability, endless = fit.ability[order], fit.endless[order]
-    x = _abreast(len(order))
-    axes.vlines(x, *limits, color=BLUE, linewidth=1.2, zorder=3)
-    for sign, marker in ((0, "o"), (1, "^"), (-1, "v")):
-        here = endless == sign
-        axes.plot(x[here], ability[here], linestyle="", marker=marker, markersize=4, color=BLUE,
-                  zorder=4)  # fmt: skip
-
-
-def _abreast(n: int) -> FloatArray:
-    """Return the x positions of models: beside each other if they have intervals."""
-    step = 0.1 if n <= MOST_INTERVALS else 0.0
-    return -0.16 - step * np.arange(n, dtype=np.float64)
-
-
-def _name_models(axes: Any, ability: FloatArray, places: FloatArray, names: list[str]) -> None:
-    ends = _abreast(len(names)) - 0.06
+def _name_models(
+    axes: Any, ends: FloatArray, ability: FloatArray, places: FloatArray, names: list[str]
+) -> None:
     for end, value, y, name in zip(
         ends.tolist(), ability.tolist(), places.tolist(), names, strict=True
     ):
@@ -517,7 +488,9 @@ def _span(fit: IRTFit) -> FloatArray:
     return np.linspace(low, high, _POINTS)
 
 
-def spread_out(wanted: FloatArray, apart: FloatArray) -> FloatArray:
+def spread_out(
+    wanted: FloatArray, apart: FloatArray, low: float = -np.inf, high: float = np.inf
+) -> FloatArray:
     """Move labels as little as possible so that none overlaps the next.
 
     Parameters
@@ -526,6 +499,8 @@ def spread_out(wanted: FloatArray, apart: FloatArray) -> FloatArray:
         Desired positions.
     apart : shape (n,)
         Height of each label.
+    low, high
+        Ends of the figure: labels beyond them are moved inside, and those in their way.
 
     Returns
     -------
@@ -538,4 +513,6 @@ def spread_out(wanted: FloatArray, apart: FloatArray) -> FloatArray:
     """
     steps = np.concatenate([[0.0], np.cumsum((apart[1:] + apart[:-1]) / 2)])
     # Minus the cumulative heights, positions need only increase.
-    return optimize.isotonic_regression(wanted - steps).x + steps
+    places = optimize.isotonic_regression(wanted - steps).x + steps
+    places = np.maximum(places, low + apart[0] / 2 + steps)
+    return np.minimum(places, high - apart[-1] / 2 - (steps[-1] - steps))

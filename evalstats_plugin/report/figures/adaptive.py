@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from evalstats_plugin.errors import DesignError
 from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.canvas import BLUE, INK, SERIES, SKY, VERMILION
 from evalstats_plugin.report.text import percent
-from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
 
 if TYPE_CHECKING:
@@ -40,54 +39,37 @@ def plot_trace(test: AdaptiveSession | Mapping[str, Any], *, ax: Axes | None = N
     DesignError
         No item was asked, or Matplotlib is not installed.
     """
-    trace = _trace(test)
-    if not len(trace.score):
+    if isinstance(test, Mapping):
+        steps, result = list(test.get("trace", ())), test
+    else:
+        steps, result = [answer._asdict() for answer in test.answers], test.result().to_dict()
+    if not steps:
         raise DesignError("nothing to draw: no item was asked")
-    n = np.arange(1, len(trace.score) + 1)
-    width = normal_quantile(trace.level) * trace.std_error
+    ability, std_error, score = (
+        np.array([np.nan if step[name] is None else step[name] for step in steps], float)
+        for name in ("ability", "std_error", "score")
+    )
+    level = float(result.get("confidence_level", 0.95))
+    n = np.arange(1, len(steps) + 1)
+    width = normal_quantile(level) * std_error
     axes: Any = canvas.axes_or_new(ax, 6.0, 3.4)
-    axes.fill_between(n, trace.ability - width, trace.ability + width, color=SKY, alpha=0.45,
-                      linewidth=0, step="mid", zorder=2,
-                      label=f"{percent(trace.level)} interval")  # fmt: skip
-    axes.plot(n, trace.ability, color=BLUE, linewidth=1.5, drawstyle="steps-mid", zorder=3,
+    axes.fill_between(n, ability - width, ability + width, color=SKY, alpha=0.45, linewidth=0,
+                      step="mid", zorder=2, label=f"{percent(level)} interval")  # fmt: skip
+    axes.plot(n, ability, color=BLUE, linewidth=1.5, drawstyle="steps-mid", zorder=3,
               label="ability")  # fmt: skip
     place = axes.get_xaxis_transform()
-    axes.vlines(n, 1.0 - 0.05 * trace.score, 1.0, transform=place, color=INK, linewidth=0.9)
-    axes.vlines(n, 0.0, 0.05 * (1 - trace.score), transform=place, color=VERMILION, linewidth=0.9)
+    axes.vlines(n, 1.0 - 0.05 * score, 1.0, transform=place, color=INK, linewidth=0.9)
+    axes.vlines(n, 0.0, 0.05 * (1 - score), transform=place, color=VERMILION, linewidth=0.9)
     axes.set_xlim(0.4, len(n) + 0.6)
     axes.margins(y=0.14)
     axes.xaxis.set_major_locator(canvas.matplotlib().ticker.MaxNLocator(integer=True))
     axes.set_xlabel("items asked; ticks above: right, below: wrong")
     axes.set_ylabel("ability (logits)")
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, title=trace.title or None,
+    asked, in_bank = result.get("n_items", len(steps)), result.get("n_in_bank", "?")
+    title = f"{asked} of {in_bank} items: {result.get('stopped') or 'not stopped'}"
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, title=title,
                 alignment="left")  # fmt: skip
     return axes
-
-
-class _Trace(NamedTuple):
-    ability: FloatArray
-    std_error: FloatArray
-    score: FloatArray
-    level: float
-    title: str
-
-
-def _trace(test: Any) -> _Trace:
-    if isinstance(test, Mapping):
-        result: Mapping[str, Any] = cast("Mapping[str, Any]", test)
-        steps: list[Mapping[str, Any]] = list(result.get("trace", ()))
-    else:
-        steps, result = [answer._asdict() for answer in test.answers], test.result().to_dict()
-
-    def column(name: str) -> FloatArray:
-        return np.array([np.nan if step[name] is None else step[name] for step in steps], float)
-
-    level = float(result.get("confidence_level", 0.95))
-    stopped = result.get("stopped") or "not stopped"
-    title = (
-        f"{result.get('n_items', len(steps))} of {result.get('n_in_bank', '?')} items: {stopped}"
-    )
-    return _Trace(column("ability"), column("std_error"), column("score"), level, title)
 
 
 @canvas.styled

@@ -96,8 +96,7 @@ def matplotlib() -> Any:
         for part in ("figure", "font_manager", "ticker"):
             import_module(f"matplotlib.{part}")
     except ModuleNotFoundError as error:
-        msg = f"figures need Matplotlib: {install_hint('figures')}"
-        raise DesignError(msg) from error
+        raise DesignError(f"figures need Matplotlib: {install_hint('figures')}") from error
     return import_module("matplotlib")
 
 
@@ -193,18 +192,13 @@ def shown(name: str, width: int = WIDEST) -> str:
     clean = visible("".join(" " if character.isspace() else character for character in name))
     lines: list[str] = []
     for part in re.findall(r"[^\s/_\-.:,|]*[\s/_\-.:,|]?", clean):
-        for piece in _pieces(part, width):
+        longest = width // 2 if letters(part) > len(part) else width
+        for piece in (part[i : i + longest] for i in range(0, len(part), longest)):
             if lines and letters(lines[-1] + piece.rstrip()) <= width:
                 lines[-1] += piece
-            elif piece:
+            else:
                 lines.append(piece)
     return "\n".join(line.rstrip() for line in lines) or "(no name)"
-
-
-def _pieces(text: str, width: int) -> list[str]:
-    """Cut a text without separators into pieces that fit a line."""
-    half = width // 2 if letters(text) > len(text) else width
-    return [text[i : i + half] for i in range(0, len(text), half)]
 
 
 def letters(text: str) -> int:
@@ -248,7 +242,7 @@ class Rows(NamedTuple):
     title: str
 
     @classmethod
-    def of(cls, named: Sequence[tuple[str, str]], *, width: int = WIDEST) -> Rows:
+    def of(cls, named: Sequence[tuple[str, str]]) -> Rows:
         """Lay out rows, each a group and a name; a single group or name becomes the title.
 
         Raises
@@ -272,7 +266,7 @@ class Rows(NamedTuple):
                 labels += [group, *under]
                 is_heading += [True, *(False for _ in under)]
         is_heading = is_heading or [False] * len(labels)
-        labels = [shown(label, width) for label in labels]
+        labels = [shown(label) for label in labels]
         heights = lines_of(labels)
         above = np.array([0.4 * (head and i > 0) for i, head in enumerate(is_heading)])
         ends = np.cumsum(heights + above)
@@ -313,11 +307,11 @@ class Rows(NamedTuple):
             axes.text(1.02, y, text, transform=place, va="center_baseline", ha="left",
                       fontsize=SMALL, color=INK, parse_math=False)  # fmt: skip
 
-    def legend(self, axes: Any, handles: Sequence[Any], columns: int = 3) -> None:
+    def legend(self, axes: Any, handles: Sequence[Any]) -> None:
         """Draw a legend above the rows, below the title if there is one."""
         title(axes, "")
         said = axes.legend(
-            handles=handles, loc="lower left", ncols=columns, borderaxespad=0.2,
+            handles=handles, loc="lower left", ncols=3, borderaxespad=0.2,
             handletextpad=0.5, columnspacing=1.4, bbox_to_anchor=(0, 1), title=self.title or None,
             alignment="left", title_fontproperties={"weight": "bold", "size": NORMAL},
         )  # fmt: skip

@@ -67,12 +67,23 @@ def plot_differences(results: Comparisons, *, ax: Axes | None = None) -> Axes:
     DesignError
         Nothing to draw, too many pairs for one figure, or Matplotlib is not installed.
     """
-    rows = _in_order(results)
-    if len({row.effect for row in rows}) > 1:
+    from matplotlib.lines import Line2D
+
+    def standing(row: Comparison) -> float:
+        return float("inf") if row.difference is None else -row.difference
+
+    by_task = grouped(results, task_and_metric).values()
+    rows = [row for of_task in by_task for row in sorted(of_task, key=standing)]
+    effects = {row.effect for row in rows}
+    if len(effects) > 1:
         raise DesignError("differences and ratios do not fit one axis: choose a task or metric")
     first = {row.model_a for row in rows}
     against = next(iter(first)) if len(first) == 1 else None
-    named = [(task_and_metric(row), row.model_b if against else _pair(row)) for row in rows]
+    sign = "−" if "difference" in effects else ":"
+    named = [
+        (task_and_metric(row), row.model_b if against else f"{row.model_b} {sign} {row.model_a}")
+        for row in rows
+    ]
     if len(named) > canvas.MOST_ROWS and not against:
         msg = f"a figure has room for {canvas.MOST_ROWS} pairs, not {len(named):,}: choose a task"
         raise DesignError(f"{msg}, a baseline (--baseline; in Python: baseline=), or models")
@@ -82,44 +93,29 @@ def plot_differences(results: Comparisons, *, ax: Axes | None = None) -> Axes:
     laid.write(axes)
     laid.beside(axes, [_difference_text(row) for row in rows])
     for y, row in zip(laid.places, rows, strict=True):
-        _draw_difference(axes, y, row)
+        if row.difference is None:
+            continue
+        marker, color, filling, _ = _MARKS[row.verdict]
+        if row.low is not None and row.high is not None:
+            axes.hlines(y, row.low, row.high, color=color, linewidth=0.7, zorder=3)
+        if row.low_single is not None and row.high_single is not None:
+            axes.hlines(y, row.low_single, row.high_single, color=color, linewidth=1.8, zorder=4)
+        axes.plot(row.difference, y, marker=marker, markersize=5, markerfacecolor=filling,
+                  markeredgecolor=color, markeredgewidth=0.9, zorder=5)  # fmt: skip
     _add_difference_axis(axes, rows, against)
-    _add_verdict_legend(axes, laid, rows)
+    verdicts = {row.verdict for row in rows}
+    handles = [
+        Line2D([], [], marker=marker, color=color, markersize=5, markerfacecolor=filling,
+               linewidth=1.8, label=meaning)
+        for name, (marker, color, filling, meaning) in _MARKS.items()
+        if name in verdicts
+    ]  # fmt: skip
+    laid.legend(axes, handles)
     return axes
-
-
-def _in_order(results: Comparisons) -> list[Comparison]:
-    """Return the pairs of each task, the greatest difference first."""
-
-    def standing(row: Comparison) -> float:
-        return float("inf") if row.difference is None else -row.difference
-
-    return [
-        row
-        for own in grouped(results, task_and_metric).values()
-        for row in sorted(own, key=standing)
-    ]
-
-
-def _pair(row: Comparison) -> str:
-    sign = "−" if row.effect == "difference" else ":"
-    return f"{row.model_b} {sign} {row.model_a}"
 
 
 def _ends(row: Comparison) -> tuple[float | None, ...]:
     return (row.difference, row.low, row.high, row.low_single, row.high_single)
-
-
-def _draw_difference(axes: Any, y: float, row: Comparison) -> None:
-    if row.difference is None:
-        return
-    marker, color, filling, _ = _MARKS[row.verdict]
-    if row.low is not None and row.high is not None:
-        axes.hlines(y, row.low, row.high, color=color, linewidth=0.7, zorder=3)
-    if row.low_single is not None and row.high_single is not None:
-        axes.hlines(y, row.low_single, row.high_single, color=color, linewidth=1.8, zorder=4)
-    axes.plot(row.difference, y, marker=marker, markersize=5, markerfacecolor=filling,
-              markeredgecolor=color, markeredgewidth=0.9, zorder=5)  # fmt: skip
 
 
 def _difference_text(row: Comparison) -> str:
@@ -135,12 +131,13 @@ def _add_difference_axis(axes: Any, rows: Sequence[Comparison], against: str | N
     ratio = rows[0].effect != "difference"
     values = [x for row in rows for x in _ends(row) if x is not None and (x > 0 or not ratio)]
     none = 1.0 if ratio else 0.0
+    values.append(none)
     if ratio:
         axes.set_xscale("log")
-        reach = max([*values, none]) / min([*values, none])
-        axes.set_xlim(min([*values, none]) / reach**0.05, max([*values, none]) * reach**0.05)
+        margin = (max(values) / min(values)) ** 0.05
+        axes.set_xlim(min(values) / margin, max(values) * margin)
     else:
-        canvas.frame(axes, [*values, none])
+        canvas.frame(axes, values)
     axes.axvline(none, color=INK, linewidth=0.9, zorder=2)
     level = percent(rows[0].confidence_level)
     what = f"{rows[0].effect} to {canvas.shown(against, 70)}" if against else rows[0].effect
@@ -148,18 +145,6 @@ def _add_difference_axis(axes: Any, rows: Sequence[Comparison], against: str | N
     together = any((row.low, row.high) != (row.low_single, row.high_single) for row in rows)
     thin = ", thick for a pair alone" if together and rows[0].low_single is not None else ""
     axes.set_xlabel(f"{what}\n{level} intervals{thin}{worse}", parse_math=False)
-
-
-def _add_verdict_legend(axes: Any, laid: canvas.Rows, rows: Sequence[Comparison]) -> None:
-    from matplotlib.lines import Line2D
-
-    verdicts = [name for name in _MARKS if name in {row.verdict for row in rows}]
-    handles = [
-        Line2D([], [], marker=marker, color=color, markersize=5, markerfacecolor=filling,
-               linewidth=1.8, label=meaning)
-        for marker, color, filling, meaning in (_MARKS[name] for name in verdicts)
-    ]  # fmt: skip
-    laid.legend(axes, handles)
 
 
 @canvas.styled
@@ -179,17 +164,32 @@ def plot_comparison_matrix(results: Comparisons | Ranking, *, ax: Axes | None = 
     DesignError
         Several tasks, missing pairs, too many models, or Matplotlib is not installed.
     """
-    ranking = hasattr(results, "draws")
-    square = _square_of_ranking(results) if ranking else _square_of_comparisons(results)
+    square = _square(results)
     n = len(square.names)
     if n > MOST_IN_MATRIX:
         raise DesignError(f"a matrix has room for {MOST_IN_MATRIX} models, not {n}: choose some")
     rows = canvas.Rows.of([(square.title, name) for name in square.names])
-    edges = _matrix_edges(rows)
+    # A row is higher than a cell where its name has several lines.
+    lines = np.array([label.count("\n") + 1 for label in rows.labels])
+    edges = np.concatenate([[0.0], np.cumsum(np.maximum(1.0, lines * canvas.LINE / _CELL))])
+    middles = (edges[1:] + edges[:-1]) / 2
     size = (n * _CELL + rows.width + 0.6, edges[-1] * _CELL + 1.05 + rows.title_height)
     axes = canvas.axes_or_new(ax, max(size[0], 5.6), size[1])
-    _draw_cells(axes, square, edges)
-    _write_names(axes, rows, edges)
+    _draw_cells(axes, square, edges, middles.tolist())
+    axes.set_yticks(middles, rows.labels, fontsize=canvas.SMALL, parse_math=False, linespacing=1.0)
+    # Room for a number between a name and its row.
+    axes.tick_params(axis="y", pad=20)
+    for i, y in enumerate(middles, 1):
+        axes.annotate(str(i), (0, y), (-5, 0), textcoords="offset points", ha="right",
+                      va="center", fontsize=canvas.SMALL)  # fmt: skip
+    axes.set_ylim(edges[-1], 0)
+    axes.set_xlim(0, n)
+    # Names would overlap above the columns: use their numbers.
+    axes.xaxis.tick_top()
+    axes.set_xticks(np.arange(n) + 0.5, [str(i) for i in range(1, n + 1)], fontsize=canvas.SMALL)
+    axes.tick_params(length=0, labelcolor=INK)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    canvas.title(axes, rows.title)
     return axes
 
 
@@ -206,7 +206,15 @@ class _Square(NamedTuple):
     """Adjustment, for the label."""
 
 
-def _square_of_comparisons(results: Any) -> _Square:
+def _square(results: Any) -> _Square:
+    if hasattr(results, "draws"):
+        frame = results.prob_better()
+        better = frame.to_numpy(dtype=np.float64).copy()
+        np.fill_diagonal(better, np.nan)
+        letters = [set(own) for own in _letters_of([row.letters for row in results])]
+        told_apart = np.array([[not (mine & other) for other in letters] for mine in letters])
+        title = results.rows[0].method
+        return _Square(title, list(frame.index), better, told_apart, " (all pairs considered)")
     rows = _of_one_task(results)
     order = [rank_set.model for rank_set in _ranked(rows)]
     place = {model: i for i, model in enumerate(order)}
@@ -226,48 +234,24 @@ def _square_of_comparisons(results: Any) -> _Square:
     return _Square(task_and_metric(rows[0]), order, better, told_apart, level)
 
 
-def _square_of_ranking(results: Any) -> _Square:
-    frame = results.prob_better()
-    better = frame.to_numpy(dtype=np.float64).copy()
-    np.fill_diagonal(better, np.nan)
-    letters = [set(own) for own in _letters_of([row.letters for row in results])]
-    told_apart = np.array([[not (mine & other) for other in letters] for mine in letters])
-    title = results.rows[0].method
-    return _Square(title, list(frame.index), better, told_apart, " (all pairs considered)")
-
-
-def _matrix_edges(rows: canvas.Rows) -> FloatArray:
-    """Return the edges of rows: a cell each, more for names of several lines."""
-    lines = np.array([label.count("\n") + 1 for label in rows.labels])
-    return np.concatenate([[0.0], np.cumsum(np.maximum(1.0, lines * canvas.LINE / _CELL))])
-
-
-def _draw_cells(axes: Any, square: _Square, edges: FloatArray) -> None:
+def _draw_cells(axes: Any, square: _Square, edges: FloatArray, middles: list[float]) -> None:
     n = len(square.names)
     shown = np.ma.masked_invalid(square.better)
     axes.pcolormesh(
         np.arange(n + 1), edges, shown, cmap="cividis_r", vmin=0, vmax=1, edgecolors=PAPER,
         linewidth=0.6,
     )  # fmt: skip
-    middles = ((edges[1:] + edges[:-1]) / 2).tolist()
     for i, j in np.argwhere(~np.eye(n, dtype=np.bool_)).tolist():
         value, told_apart = float(square.better[i, j]), bool(square.told_apart[i, j])
-        text = "–" if np.isnan(value) else _percent(value)
-        color = FAINT if np.isnan(value) else canvas.LIGHT if value > _DARK else canvas.DARK
+        text, color = "–", FAINT
+        if not np.isnan(value):
+            text = ">99" if value >= 0.995 else "<1" if value < 0.005 else f"{100 * value:.0f}"
+            color = canvas.LIGHT if value > _DARK else canvas.DARK
         said = axes.text(j + 0.5, middles[i] + 0.1 * told_apart, text, ha="center", va="center",
                          fontsize=7, color=color)  # fmt: skip
         # Text inside the axes needs no room beside them.
         said.set_in_layout(False)
-    _mark_apart(axes, square, middles)
-    axes.set_xlabel(
-        "Row against column: probability in % that the row's model is better.\n"
-        f"▲ ▼ better, worse beyond chance{square.how}.",
-        loc="right", fontsize=canvas.SMALL,
-    )  # fmt: skip
-
-
-def _mark_apart(axes: Any, square: _Square, middles: list[float]) -> None:
-    """Draw triangles above the numbers of pairs that differ significantly."""
+    # Triangles above the numbers of pairs that differ significantly.
     for better, marker, color in ((True, "^", canvas.LIGHT), (False, "v", canvas.DARK)):
         with np.errstate(invalid="ignore"):
             cells = np.argwhere(square.told_apart & ((square.better > 0.5) == better))
@@ -275,29 +259,11 @@ def _mark_apart(axes: Any, square: _Square, middles: list[float]) -> None:
         if places:
             axes.plot(*zip(*places, strict=True), linestyle="", marker=marker, markersize=3,
                       color=color)  # fmt: skip
-
-
-def _percent(value: float) -> str:
-    return ">99" if value >= 0.995 else "<1" if value < 0.005 else f"{100 * value:.0f}"
-
-
-def _write_names(axes: Any, rows: canvas.Rows, edges: FloatArray) -> None:
-    n = len(rows.labels)
-    middles = (edges[1:] + edges[:-1]) / 2
-    axes.set_yticks(middles, rows.labels, fontsize=canvas.SMALL, parse_math=False, linespacing=1.0)
-    # Room for a number between a name and its row.
-    axes.tick_params(axis="y", pad=20)
-    for i, y in enumerate(middles, 1):
-        axes.annotate(str(i), (0, y), (-5, 0), textcoords="offset points", ha="right",
-                      va="center", fontsize=canvas.SMALL)  # fmt: skip
-    axes.set_ylim(edges[-1], 0)
-    axes.set_xlim(0, n)
-    # Names would overlap above the columns: use their numbers.
-    axes.xaxis.tick_top()
-    axes.set_xticks(np.arange(n) + 0.5, [str(i) for i in range(1, n + 1)], fontsize=canvas.SMALL)
-    axes.tick_params(length=0, labelcolor=INK)
-    axes.spines[["left", "bottom"]].set_visible(False)
-    canvas.title(axes, rows.title)
+    axes.set_xlabel(
+        "Row against column: probability in % that the row's model is better.\n"
+        f"▲ ▼ better, worse beyond chance{square.how}.",
+        loc="right", fontsize=canvas.SMALL,
+    )  # fmt: skip
 
 
 @canvas.styled
@@ -326,18 +292,25 @@ def plot_ranks(results: Ranking | RankSets | Comparisons, *, ax: Axes | None = N
         msg = f"a figure of ranks has room for {MOST_RANKED} models, not {n}: choose some"
         raise DesignError(msg)
     rows = canvas.Rows.of([(order.title, name) for name in order.names])
-    groups = _groups(order.letters)
+    groups: dict[str, list[int]] = {}
+    for place, letters in enumerate(_letters_of(order.letters)):
+        for letter in letters:
+            groups.setdefault(letter, []).append(place)
     # Letters are beside the ranks, on the same scale.
     unit = max(_RANK, 2.6 / n)
     size = (rows.width + n * unit + (len(groups) + 1) * _LETTER + 0.3, rows.height + 0.55)
     axes: Any = canvas.axes_or_new(ax, max(size[0], 4.6), size[1])
     rows.write(axes)
     axes.grid(visible=False)
-    if order.distribution is not None:
-        _draw_distribution(axes, rows, order.distribution)
-    _draw_ranges(axes, rows, order)
-    _draw_groups(axes, rows, groups, _LETTER / unit)
-    _add_rank_axis(axes, order, bool(groups))
+    _draw_ranks(axes, rows, order)
+    # A line for each letter, with a dot at each model that has it.
+    step = _LETTER / unit
+    for k, (letter, places) in enumerate(groups.items(), 1):
+        x, at = n + 0.5 + k * step, rows.places[places]
+        axes.plot([x] * len(at), at, color=INK, linewidth=0.9, marker="o", markersize=3.4, zorder=3)
+        axes.text(x, -0.2, letter, ha="center", va="bottom", fontsize=canvas.SMALL)
+    axes.set_xlim(0.4, n + 0.6 + (len(groups) + 1) * step * bool(groups))
+    _add_rank_axis(axes, order, grouped=bool(groups))
     return axes
 
 
@@ -370,21 +343,21 @@ def _order(results: Any) -> _Order:
     return _Order(title, *columns, level=level, distribution=distribution)
 
 
-def _draw_distribution(axes: Any, rows: canvas.Rows, probability: FloatArray) -> None:
-    across = np.arange(len(probability) + 1, dtype=np.float64) + 0.5
-    # Shades of the text colour, so that a page can substitute its own.
-    shades = canvas.matplotlib().colors.LinearSegmentedColormap.from_list(
-        "ink", [(*canvas.matplotlib().colors.to_rgb(INK), alpha) for alpha in (0.0, 0.65)]
-    )
-    inner = (rows.places[1:] + rows.places[:-1]) / 2
-    edges = np.concatenate([[0.0], inner, [rows.room]])
-    shown, most = np.ma.masked_less(probability, 0.002), max(probability.max(), 0.5)
-    axes.pcolormesh(across, edges, shown, cmap=shades, vmin=0, vmax=most, zorder=1)
-
-
-def _draw_ranges(axes: Any, rows: canvas.Rows, order: _Order) -> None:
+def _draw_ranks(axes: Any, rows: canvas.Rows, order: _Order) -> None:
+    probability, thick = order.distribution, 5.0
+    if probability is not None:
+        thick = 1.6
+        across = np.arange(len(probability) + 1, dtype=np.float64) + 0.5
+        inner = (rows.places[1:] + rows.places[:-1]) / 2
+        edges = np.concatenate([[0.0], inner, [rows.room]])
+        # Shades of the text colour, so that a page can substitute its own.
+        colors = canvas.matplotlib().colors
+        shades = colors.LinearSegmentedColormap.from_list(
+            "ink", [(*colors.to_rgb(INK), alpha) for alpha in (0.0, 0.65)]
+        )
+        shown, most = np.ma.masked_less(probability, 0.002), max(probability.max(), 0.5)
+        axes.pcolormesh(across, edges, shown, cmap=shades, vmin=0, vmax=most, zorder=1)
     best, worst = np.array(order.best) - 0.4, np.array(order.worst) + 0.4
-    thick = 1.6 if order.distribution is not None else 5.0
     axes.hlines(rows.places, best, worst, color=BLUE, linewidth=thick, zorder=3)
     for ends in (best, worst):
         axes.plot(ends, rows.places, linestyle="", marker="|", markersize=7, markeredgewidth=1.6,
@@ -397,27 +370,7 @@ def _draw_ranges(axes: Any, rows: canvas.Rows, order: _Order) -> None:
         )  # fmt: skip
 
 
-def _groups(letters: Sequence[str]) -> dict[str, list[int]]:
-    """Return the indices of the models with each letter, in the order of the letters."""
-    groups: dict[str, list[int]] = {}
-    for place, own in enumerate(_letters_of(letters)):
-        for letter in own:
-            groups.setdefault(letter, []).append(place)
-    return groups
-
-
-def _draw_groups(axes: Any, rows: canvas.Rows, groups: dict[str, list[int]], step: float) -> None:
-    """Draw a line for each letter, with a dot at each model that has it."""
-    n = len(rows.places)
-    for k, (letter, places) in enumerate(groups.items()):
-        x = n + 0.5 + (k + 1) * step
-        at = rows.places[places]
-        axes.plot([x] * len(at), at, color=INK, linewidth=0.9, marker="o", markersize=3.4, zorder=3)
-        axes.text(x, -0.2, letter, ha="center", va="bottom", fontsize=canvas.SMALL)
-    axes.set_xlim(0.4, n + 0.6 + (len(groups) + 1) * step * bool(groups))
-
-
-def _add_rank_axis(axes: Any, order: _Order, grouped: bool) -> None:  # noqa: FBT001
+def _add_rank_axis(axes: Any, order: _Order, *, grouped: bool) -> None:
     n = len(order.names)
     step = next(step for step in (1, 2, 5, 10, 20, 50) if n / step <= 25)
     axes.set_xticks([1, *range(step, n + 1, step)] if step > 1 else range(1, n + 1))

@@ -75,41 +75,42 @@ def plot_forest(results: Results[Any], *, ax: Axes | None = None, numbers: bool 
 
 
 def _draw_forest(axes: Any, marks: Marks, rows: Rows, *, numbers: bool) -> Any:
+    from matplotlib.lines import Line2D
+
     rows.write(axes)
     if numbers:
         rows.beside(axes, [_forest_text(mark) for mark in marks.rows])
     for y, mark in zip(rows.places, marks.rows, strict=True):
         if mark.estimate is not None:
-            _draw_interval(axes, y, mark)
+            low, high = (mark.estimate if x is None else x for x in (mark.low, mark.high))
+            axes.hlines(y, low, high, color=BLUE, linewidth=1.6, zorder=3)
+            # An arrow where there is no limit on that side.
+            one_sided = (mark.low is None) != (mark.high is None)
+            marker = (">" if mark.high is None else "<") if one_sided else "o"
+            axes.plot(mark.estimate, y, marker=marker, markersize=4.6, color=BLUE,
+                      markeredgecolor=PAPER, markeredgewidth=0.5, zorder=5)  # fmt: skip
         if mark.other is not None:
-            _draw_other(axes, y, mark, arrows=marks.arrows)
+            above = y - _LIFT if marks.arrows else y
+            if marks.arrows and mark.estimate is not None:
+                style = {"arrowstyle": "-|>,head_width=0.15,head_length=0.25", "color": FAINT,
+                         "linewidth": 0.8, "shrinkA": 2, "shrinkB": 2}  # fmt: skip
+                axes.annotate("", (mark.estimate, y), (mark.other, above), arrowprops=style,
+                              zorder=4)  # fmt: skip
+            axes.plot(mark.other, above, marker="o", markersize=4, markerfacecolor=PAPER,
+                      markeredgecolor=INK, markeredgewidth=0.8, linestyle="", zorder=6)  # fmt: skip
     values = [value for mark in marks.rows for value in mark[2:] if value is not None]
     share = marks.share and bool(values) and min(values) >= 0 and max(values) <= 1
     frame(axes, values, share=share)
     axes.set_xlabel(marks.axis, parse_math=False)
     if marks.other:
-        _add_forest_legend(axes, marks, rows)
+        handles = [
+            Line2D([], [], color=BLUE, marker="o", markersize=4.6, linewidth=1.6,
+                   label=marks.estimate),
+            Line2D([], [], linestyle="", marker="o", markersize=4, markerfacecolor=PAPER,
+                   markeredgecolor=INK, markeredgewidth=0.8, label=marks.other),
+        ]  # fmt: skip
+        rows.legend(axes, handles)
     return axes
-
-
-def _draw_interval(axes: Any, y: float, mark: Mark) -> None:
-    low, high = (mark.estimate if x is None else x for x in (mark.low, mark.high))
-    axes.hlines(y, low, high, color=BLUE, linewidth=1.6, zorder=3)
-    # An arrow where there is no limit on that side.
-    one_sided = (mark.low is None) != (mark.high is None)
-    marker = (">" if mark.high is None else "<") if one_sided else "o"
-    axes.plot(mark.estimate, y, marker=marker, markersize=4.6, color=BLUE, markeredgecolor=PAPER,
-              markeredgewidth=0.5, zorder=5)  # fmt: skip
-
-
-def _draw_other(axes: Any, y: float, mark: Mark, *, arrows: bool) -> None:
-    above = y - _LIFT if arrows else y
-    if arrows and mark.estimate is not None:
-        style = {"arrowstyle": "-|>,head_width=0.15,head_length=0.25", "color": FAINT,
-                 "linewidth": 0.8, "shrinkA": 2, "shrinkB": 2}  # fmt: skip
-        axes.annotate("", (mark.estimate, y), (mark.other, above), arrowprops=style, zorder=4)
-    axes.plot(mark.other, above, marker="o", markersize=4, markerfacecolor=PAPER,
-              markeredgecolor=INK, markeredgewidth=0.8, linestyle="", zorder=6)  # fmt: skip
 
 
 def _forest_text(mark: Mark) -> str:
@@ -120,17 +121,6 @@ def _forest_text(mark: Mark) -> str:
     if mark.low is None or mark.high is None:
         return f"≤ {number(mark.high)}" if mark.low is None else f"≥ {number(mark.low)}"
     return f"{number(mark.estimate)} [{number(mark.low)}, {number(mark.high)}]"
-
-
-def _add_forest_legend(axes: Any, marks: Marks, rows: Rows) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], color=BLUE, marker="o", markersize=4.6, linewidth=1.6, label=marks.estimate),
-        Line2D([], [], linestyle="", marker="o", markersize=4, markerfacecolor=PAPER,
-               markeredgecolor=INK, markeredgewidth=0.8, label=marks.other),
-    ]  # fmt: skip
-    rows.legend(axes, handles)
 
 
 class Mark(NamedTuple):
@@ -309,6 +299,8 @@ def plot_variance_parts(results: VarianceParts | PowerRows, *, ax: Axes | None =
     DesignError
         Nothing to draw, too much for one figure, or Matplotlib is not installed.
     """
+    from matplotlib.patches import Patch
+
     # A task of several groups occurs once for each of them.
     listed: Sequence[Any] = getattr(results, "parts", results.rows)
     parts: Sequence[VariancePart] = list(dict.fromkeys(listed))
@@ -327,20 +319,7 @@ def plot_variance_parts(results: VarianceParts | PowerRows, *, ax: Axes | None =
     )
     rows.write(axes)
     rows.beside(axes, [_variance_text(part) for part in shown])
-    _draw_variance(axes, rows, shown)
-    axes.set_xlim(0, 1)
-    canvas.percent_axis(axes.xaxis)
-    axes.set_xlabel(
-        "share of the variance of a single epoch\n"
-        "beside: std. error now → with twice the epochs | twice the items",
-        fontsize=canvas.SMALL,
-    )
-    _add_variance_legend(axes, rows)
-    return axes
-
-
-def _draw_variance(axes: Any, rows: Rows, parts: Sequence[VariancePart]) -> None:
-    for y, part in zip(rows.places, parts, strict=True):
+    for y, part in zip(rows.places, shown, strict=True):
         share = part.share_within
         if share is None:
             axes.barh(y, 1, height=0.62, facecolor="none", edgecolor=FAINT, linestyle="--",
@@ -353,6 +332,19 @@ def _draw_variance(axes: Any, rows: Rows, parts: Sequence[VariancePart]) -> None
         axes.barh(y, 1 - within, height=0.62, color=BLUE)
         axes.barh(y, within, left=1 - within, height=0.62, facecolor=ORANGE, edgecolor=INK,
                   hatch="////", linewidth=0)  # fmt: skip
+    axes.set_xlim(0, 1)
+    canvas.percent_axis(axes.xaxis)
+    axes.set_xlabel(
+        "share of the variance of a single epoch\n"
+        "beside: std. error now → with twice the epochs | twice the items",
+        fontsize=canvas.SMALL,
+    )
+    between = Patch(facecolor=BLUE, label="between items")
+    within_items = Patch(
+        facecolor=ORANGE, edgecolor=INK, hatch="////", linewidth=0, label="within items"
+    )
+    rows.legend(axes, [between, within_items])
+    return axes
 
 
 def _variance_text(part: VariancePart) -> str:
@@ -361,11 +353,3 @@ def _variance_text(part: VariancePart) -> str:
         for error in (part.std_error, part.std_error_more_epochs, part.std_error_more_items)
     )
     return f"{now} → {epochs} | {items}   {part.n_items:,}×{part.n_epochs}"
-
-
-def _add_variance_legend(axes: Any, rows: Rows) -> None:
-    from matplotlib.patches import Patch
-
-    between = Patch(facecolor=BLUE, label="between items")
-    within = Patch(facecolor=ORANGE, edgecolor=INK, hatch="////", linewidth=0, label="within items")
-    rows.legend(axes, [between, within])

@@ -84,6 +84,12 @@ class Shown:
         cells = [c for c in self.cells if c]
         return [x for c in cells for x in (c.low, c.high, c.estimate) if x is not None]
 
+    @cached_property
+    def range(self) -> tuple[float, float]:
+        """The least and the greatest estimate."""
+        estimates = [c.estimate for c in self.cells if c and c.estimate is not None]
+        return (min(estimates), max(estimates)) if estimates else (0.0, 0.0)
+
     def number(self, value: float | None) -> str:
         """Write a score: of 100 with one decimal, other scales with three digits."""
         if value is None:
@@ -128,19 +134,6 @@ class Heat(NamedTuple):
     title: str
 
 
-class Line(NamedTuple):
-    """A row of the leaderboard as HTML."""
-
-    name: str
-    rank: str
-    letters: str
-    score: str
-    limits: str
-    bar: Any
-    heat: list[Heat]
-    fewer: bool
-
-
 class Board:
     """Models and columns in the order of the page."""
 
@@ -175,7 +168,7 @@ class Board:
         self.others = [c for c in self.columns if c is not self.lead]
         self.tasks = [c for c in self.columns if c.kind == "task"]
 
-    def data(self, most: int = MOST_BYTES) -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:
         """Return columns and pairs as the script gets them.
 
         Pairs of the first `kept` models, then those of the leader with the others, each in the
@@ -183,7 +176,7 @@ class Board:
         """
         n = len(self.models)
         # Five numbers of two bytes or four, a verdict, and the place of the pair among others.
-        room = most // max(sum(13 if column.is_share else 23 for column in self.columns), 1)
+        room = MOST_BYTES // max(sum(13 if column.is_share else 23 for column in self.columns), 1)
         kept = n if n * (n - 1) // 2 <= room else max(int((1 + math.sqrt(1 + 8 * room)) / 2), 2)
         kept = min(kept, n)
         i, j = np.triu_indices(kept, k=1)
@@ -197,14 +190,13 @@ class Board:
             columns.append(said)
         return {"columns": columns, "kept": kept}
 
-    def lines(self) -> tuple[list[Line], int]:
+    def lines(self) -> tuple[list[dict[str, Any]], int]:
         """Return the rows of the leaderboard in HTML, and how many are left out."""
         lead = self.lead
         n = len(self.models)
         shown = min(n, max(MOST_CELLS // (len(self.others) + 5), 50))
         full = max((c.n_items for c in lead.cells if c), default=0)
-        scales = [_scale(c) for c in self.others]
-        lines: list[Line] = []
+        lines: list[dict[str, Any]] = []
         for k, model in enumerate(self.models[:shown]):
             cell = lead.cells[k]
             low, high, middle = (cell.low, cell.high, cell.estimate) if cell else (None, None, None)
@@ -212,18 +204,16 @@ class Board:
             if low is not None and high is not None and middle is not None:
                 bar = [self._along(x) for x in (low, high, middle)]
             lines.append(
-                Line(
-                    name=model,
-                    rank=text.places(cell.best_rank, cell.worst_rank) if cell else "–",
-                    letters=cell.letters if cell else "",
-                    score=lead.number(middle),
-                    limits="" if bar is None else lead.limits(low or 0.0, high or 0.0),
-                    bar=bar,
-                    heat=[
-                        _heat(c, c.cells[k], s) for c, s in zip(self.others, scales, strict=True)
-                    ],
-                    fewer=cell is not None and cell.n_items < full,
-                )
+                {
+                    "name": model,
+                    "rank": text.places(cell.best_rank, cell.worst_rank) if cell else "–",
+                    "letters": cell.letters if cell else "",
+                    "score": lead.number(middle),
+                    "limits": "" if bar is None else lead.limits(low or 0.0, high or 0.0),
+                    "bar": bar,
+                    "heat": [_heat(column, column.cells[k]) for column in self.others],
+                    "fewer": cell is not None and cell.n_items < full,
+                }
             )
         return lines, n - shown
 
@@ -308,16 +298,11 @@ def _nice(step: float) -> float:
     return power * min((1, 2, 5, 10), key=lambda k: abs(k * power - step))
 
 
-def _scale(column: Shown) -> tuple[float, float]:
-    estimates = [c.estimate for c in column.cells if c and c.estimate is not None]
-    low, high = (min(estimates), max(estimates)) if estimates else (0.0, 0.0)
-    return low, high - low
-
-
-def _heat(column: Shown, cell: TableCell | None, scale: tuple[float, float]) -> Heat:
+def _heat(column: Shown, cell: TableCell | None) -> Heat:
     if cell is None or cell.estimate is None:
         return Heat("–", 0, first=False, title="")
-    share = (cell.estimate - scale[0]) / scale[1] if scale[1] else 0.5
+    least, most = column.range
+    share = (cell.estimate - least) / (most - least) if most > least else 0.5
     share = 1 - share if column.lower else share
     said = f"{100 * cell.estimate:.0f}" if column.is_share else column.number(cell.estimate)
     title = column.number(cell.estimate)
@@ -356,10 +341,6 @@ def headline(board: Board) -> list[str]:
         return [f"{top.model} has the {best} score, {score}; {_names(first)} may be the best."]
     why = "No two models have scores of the same items: see Method."
     return [f"{top.model} has the {best} score, {score}; models were not compared.", why]
-
-
-def _others(n: int) -> str:
-    return "the other item" if n == 1 else f"the other {n:,} items"
 
 
 class Suspect(NamedTuple):
@@ -403,7 +384,8 @@ def suspects(held: Sequence[HeldItems]) -> list[Finding]:
             seen = f"No other item of {answers.task} was answered."
             if len(rest):
                 mean = f"{100 * share:.0f} of 100" if 0 <= share <= 1 else f"{share:.3g}"
-                seen = f"On {_others(len(rest))} of {answers.task} the mean score is {mean}."
+                others = "item" if len(rest) == 1 else f"{len(rest):,} items"
+                seen = f"On the other {others} of {answers.task} the mean score is {mean}."
             suspect = Finding(
                 f"{counted(len(mine), 'item')} of {answers.task} that no model gets right",
                 f"{seen} Too hard, or the target or the checker is broken: only the texts tell.",
@@ -453,8 +435,13 @@ def distrust(
     responses: Sequence[Responses], settings: Sequence[Setting] = (),
 ) -> list[Sentence]:  # fmt: skip
     """Return what to distrust, what matters most first."""
-    sentences = [*_asked_otherwise(settings), *(_missing(board) if board else [])]
-    sentences += _unscored(responses)
+    sentences: list[Sentence] = []
+    if differ := list(dict.fromkeys(s.name for s in settings if s.may_matter)):
+        said = "scores may differ by that alone. Method lists who had what."
+        sentences.append(
+            Sentence("Models were not run alike.", f"They differ in {_names(differ)}: {said}")
+        )
+    sentences += [*(_missing(board) if board else []), *_unscored(responses)]
     wrong = [f for f in findings if "no model" in f.head]
     if wrong:
         n = sum(len(f.items) + f.left_out for f in wrong)
@@ -509,14 +496,6 @@ def of_judge(rows: Sequence[CorrectedScore]) -> list[Sentence]:
 
 
 _SAME = (item_flags.ALL_RIGHT, item_flags.ALL_WRONG, item_flags.ALL_SAME)
-
-
-def _asked_otherwise(settings: Sequence[Setting]) -> list[Sentence]:
-    named = list(dict.fromkeys(setting.name for setting in settings if setting.may_matter))
-    if not named:
-        return []
-    said = "scores may differ by that alone. Method lists who had what."
-    return [Sentence("Models were not run alike.", f"They differ in {_names(named)}: {said}")]
 
 
 def _missing(board: Board) -> list[Sentence]:

@@ -79,27 +79,12 @@ def to_html(page: Page) -> str:
     DesignError
         There are more rows than a browser opens.
     """
-    n_rows = len(page.intervals)
-    if n_rows > MOST_ROWS:
+    rows = page.intervals
+    if len(rows) > MOST_ROWS:
         raise DesignError(
-            f"the page would have {n_rows:,} rows of results, and browsers open {MOST_ROWS:,} at "
-            "most: choose models or tasks (--models, --task), or write a table "
-            "(--format csv)"
+            f"the page would have {len(rows):,} rows of results, and browsers open {MOST_ROWS:,} "
+            "at most: choose models or tasks (--models, --task), or write a table (--format csv)"
         )
-    return _rendered("page", _contents(page))
-
-
-def _rendered(name: str, contents: Mapping[str, Any]) -> str:
-    """Return a page of a template with its own style sheet and script."""
-    css, script = (Markup(_part(f"{name}.{kind}")) for kind in ("css", "js"))  # noqa: S704 - our own
-    template = environment().get_template(f"{name}.jinja")
-    policy = _policy(css, script)
-    return f"{template.render(contents, css=css, script=script, policy=policy)}\n"
-
-
-def _contents(page: Page) -> dict[str, Any]:
-    """Return what the template shows."""
-    rows = page.intervals.rows
     table = page.table if page.table is not None and page.table.rows else None
     board = None if table is None else Board(table, page.responses)
     models = board.models if board else tuple(dict.fromkeys(row.model for row in rows))
@@ -151,7 +136,7 @@ def _contents(page: Page) -> dict[str, Any]:
     n_items = sum(len(task_answers.item_ids) for task_answers in answers)
     size = [counted(len(models), "model"), counted(n_tasks, "task")]
     size += [counted(n_items, "item")] if n_items else []
-    return {
+    contents: dict[str, Any] = {
         **shown,
         "size": " · ".join(size),
         "distrust": [
@@ -169,6 +154,22 @@ def _contents(page: Page) -> dict[str, Any]:
         "data": data,
         "version": VERSION,
     }
+    return _rendered("page", contents)
+
+
+def _rendered(name: str, contents: Mapping[str, Any]) -> str:
+    """Return a page of a template with its own style sheet and script."""
+    css, script = (Markup(_part(f"{name}.{kind}")) for kind in ("css", "js"))  # noqa: S704 - our own
+    # Only this style sheet and this script may run, and nothing may be fetched.
+    style_hash, script_hash = (
+        b64encode(sha256(code.encode()).digest()).decode() for code in (css, script)
+    )
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    template = environment().get_template(f"{name}.jinja")
+    return f"{template.render(contents, css=css, script=script, policy=policy)}\n"
 
 
 def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
@@ -182,6 +183,7 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
     rows = results.overall.rows
     limits = [x for row in rows for x in (row.low, row.mean, row.high) if x is not None]
     low, high, scale = min(limits), max(limits), rows[0].scale
+    width = (high - low) or 1.0
     names, lines = rankings.category_columns(results), rankings.category_lines(results)
     return _rendered(
         "arena",
@@ -199,7 +201,11 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
                     "best": sampled_probability(row.prob_best),
                     "n": rankings.votes(row.n_contests, ","),
                     "may_lead": row.rank_low == 1,
-                    "bar": [_along(x, low, high) for x in (row.low, row.mean, row.high)],
+                    # On an axis of 200 units.
+                    "bar": [
+                        None if x is None else round(4 + 192 * (x - low) / width, 1)
+                        for x in (row.low, row.mean, row.high)
+                    ],
                     # On an axis of 120 units: where the bar of the ranks begins, and its width.
                     "reach": [
                         round(120 / row.n_players * n, 1)
@@ -220,11 +226,6 @@ def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
             "about": {name: "–" if value is None else str(value) for name, value in about.items()},
         },
     )
-
-
-def _along(value: float | None, low: float, high: float) -> float | None:
-    """Return where a rating lies on an axis of 200 units."""
-    return None if value is None else round(4 + 192 * (value - low) / ((high - low) or 1.0), 1)
 
 
 def _leader(rows: Sequence[RankedPlayer]) -> str:
@@ -271,14 +272,3 @@ def environment() -> Environment:
 
 def _part(name: str) -> str:
     return files("evalstats_plugin.report.html").joinpath(name).read_text("utf-8")
-
-
-def _policy(css: str, script: str) -> str:
-    """Return a content security policy for this style sheet and script alone."""
-    style_hash, script_hash = (
-        b64encode(sha256(text.encode()).digest()).decode() for text in (css, script)
-    )
-    return (
-        f"default-src 'none'; script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )

@@ -142,32 +142,31 @@ def page_table(title: str, rows: Sequence[Any], columns: Sequence[PageColumn]) -
 
 def table_data(name: str, table: Table) -> dict[str, Any]:
     """Return the table as plain data, numbers rounded as shown."""
-    columns = [_column_data(cast("PageColumn", c), table.rows) for c in table.columns]
-    return {"name": name, "rows": len(table.rows), "columns": columns}
-
-
-def _column_data(column: PageColumn, rows: Sequence[Any]) -> dict[str, Any]:
-    said: dict[str, Any] = {"title": column.title, "kind": column.kind}
-    said |= {"heads": True} if column.heads else {}
-    if column.is_text:
-        texts = [column.told(row) for row in rows]
-        places = {text: k for k, text in enumerate(dict.fromkeys(texts))}
-        said |= {"strings": list(places), "values": [places[text] for text in texts]}
-        depths, strong = ([how(row) for row in rows] for how in (column.depth, column.style))
-        said |= {"indent": depths} if any(depths) else {}
-        said |= {"strong": [int(bool(style)) for style in strong]} if any(strong) else {}
-    elif column.kind == "interval":
-        limits = [column.of(row) for row in rows]
-        for key, place in (("low", 0), ("high", 1)):
-            said[key] = [None if v is None else shortened(v[place]) for v in limits]
-        said["middle"] = [shortened(row.estimate) for row in rows]
-        places = {axis: k for k, axis in enumerate(dict.fromkeys(map(column.axis, rows)))}
-        said["axes"] = [[shortened(x) for x in axis] for axis in places]
-        said["axis"] = [places[column.axis(row)] for row in rows] if len(places) > 1 else 0
-    else:
-        values = [column.of(row) for row in rows]
-        said["values"] = values if column.kind == "count" else list(map(shortened, values))
-    return said
+    rows = table.rows
+    columns: list[dict[str, Any]] = []
+    for column in cast("Sequence[PageColumn]", table.columns):
+        said: dict[str, Any] = {"title": column.title, "kind": column.kind}
+        said |= {"heads": True} if column.heads else {}
+        if column.is_text:
+            texts = [column.told(row) for row in rows]
+            places = {text: k for k, text in enumerate(dict.fromkeys(texts))}
+            said |= {"strings": list(places), "values": [places[text] for text in texts]}
+            depths, strong = ([how(row) for row in rows] for how in (column.depth, column.style))
+            said |= {"indent": depths} if any(depths) else {}
+            said |= {"strong": [int(bool(style)) for style in strong]} if any(strong) else {}
+        elif column.kind == "interval":
+            limits = [column.of(row) for row in rows]
+            for key, place in (("low", 0), ("high", 1)):
+                said[key] = [None if v is None else shortened(v[place]) for v in limits]
+            said["middle"] = [shortened(row.estimate) for row in rows]
+            axes = {axis: k for k, axis in enumerate(dict.fromkeys(map(column.axis, rows)))}
+            said["axes"] = [[shortened(x) for x in axis] for axis in axes]
+            said["axis"] = [axes[column.axis(row)] for row in rows] if len(axes) > 1 else 0
+        else:
+            values = [column.of(row) for row in rows]
+            said["values"] = values if column.kind == "count" else list(map(shortened, values))
+        columns.append(said)
+    return {"name": name, "rows": len(rows), "columns": columns}
 
 
 def shortened(value: float | None) -> float | int | None:
@@ -393,31 +392,30 @@ def natural(name: str) -> list[tuple[str, int, str]]:
 
 def items_data(held: Sequence[HeldItems], models: Sequence[str]) -> list[dict[str, Any]]:
     """Return the items of each task: names, means, flags, and every model's answer."""
-    places = {model: i for i, model in enumerate(models)}
-    return [_block(items, places) for items in held]
-
-
-def _block(items: HeldItems, places: Mapping[str, int]) -> dict[str, Any]:
-    """Return the answers of one task: a row of letters for each item."""
-    answers = items.answers
-    values, bits = packing(answers.scores)
-    # Rounded as they are shown, many values would be the same.
-    short = shortened if bits < _FINE else lambda value: float(f"{value:.6g}")
-    levels = [short(value) for value in values.tolist()]
-    letters = packed(codes(answers.scores[:, items.places].T, values), bits)
-    kept: list[int] = items.places.tolist()
-    return {
-        "task": visible(answers.task),
-        "names": [visible(answers.item_ids[j]) for j in kept],
-        "means": finite_list(answers.item_means[kept]),
-        "rest": finite_list(answers.rest_correlation[kept]),
-        "flags": [answers.flags[j] for j in kept],
-        "models": [places[model] for model in answers.models],
-        "lower": int(answers.higher_is_better is False),
-        "bits": bits,
-        "levels": levels,
-        "letters": "".join(letters),
-    }
+    place_of = {model: i for i, model in enumerate(models)}
+    blocks: list[dict[str, Any]] = []
+    for items in held:
+        answers = items.answers
+        values, bits = packing(answers.scores)
+        # Rounded as they are shown, many values would be the same.
+        short = shortened if bits < _FINE else lambda value: float(f"{value:.6g}")
+        kept: list[int] = items.places.tolist()
+        blocks.append(
+            {
+                "task": visible(answers.task),
+                "names": [visible(answers.item_ids[j]) for j in kept],
+                "means": finite_list(answers.item_means[kept]),
+                "rest": finite_list(answers.rest_correlation[kept]),
+                "flags": [answers.flags[j] for j in kept],
+                "models": [place_of[model] for model in answers.models],
+                "lower": int(answers.higher_is_better is False),
+                "bits": bits,
+                "levels": [short(value) for value in values.tolist()],
+                # A row of letters for each item.
+                "letters": "".join(packed(codes(answers.scores[:, items.places].T, values), bits)),
+            }
+        )
+    return blocks
 
 
 def finite_list(values: NDArray[np.float64]) -> list[float | int | None]:

@@ -27,7 +27,7 @@ from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report.leaderboard import Layout, column_name
 from evalstats_plugin.report.settings import settings_of
 from evalstats_plugin.report.tables import markdown_table
-from evalstats_plugin.report.text import short_metric
+from evalstats_plugin.report.text import percent, short_metric
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import latex_text, markdown_text
 from evalstats_plugin.scores.methods import INTERVALS
@@ -144,10 +144,17 @@ _MARKDOWN = _Markup(markdown_text, " [{}]".format)
 def _data_paragraph(shown: Evaluation, markup: _Markup) -> str:
     """Return what was measured, on which items, and what the intervals are of."""
     table, text = shown.table, markup.text
-    tasks = dict.fromkeys(r.task for r in shown.shown)
+    n_items: dict[str, int] = {}
+    harnesses: dict[str, None] = {}
+    for r in shown.shown:
+        n_items[r.task] = max(n_items.get(r.task, 0), len(r.item_ids) or r.logged_n or 0)
+        name, key = _HARNESSES.get(r.source.harness, (r.source.harness or "item scores", ""))
+        version = f" {r.source.version}" if r.source.version else ""
+        harnesses[text(name + version) + (markup.cite(key) if key else "")] = None
+    items = counted(sum(n_items.values()), "item")
     said = [
-        f"We evaluated {counted(len(table.models), 'model')} on {counted(len(tasks), 'task')} "
-        f"({counted(_n_items(shown), 'item')}) with {_harnesses(shown, markup)}."
+        f"We evaluated {counted(len(table.models), 'model')} on {counted(len(n_items), 'task')} "
+        f"({items}) with {' and '.join(harnesses)}."
     ]
     columns = dict.fromkeys((c.task, short_metric(c.metric)) for c in table if c.kind != "overall")
     of_metric = grouped(columns, lambda column: column[1])
@@ -160,9 +167,15 @@ def _data_paragraph(shown: Evaluation, markup: _Markup) -> str:
     if repeats[-1] > 1:
         each = f"{repeats[0]} to {repeats[-1]}" if len(repeats) > 1 else f"{repeats[0]}"
         said.append(f"Each item was answered {each} times; its score is the mean of its answers.")
+    methods = {
+        method.name: f"{method.summary} ({method.source.replace(_OUR_DERIVATION, '')})"
+        for method in INTERVALS
+    }
+    used = dict.fromkeys(c.method for c in table if c.low is not None)
+    intervals = "; ".join(f"{name}, {methods.get(name, _OF_GROUPS)}" for name in used)
     said.append(
-        f"Each score has {_level(shown, markup)} limits of its own, for items like these "
-        f"({_intervals(shown, markup)})."
+        f"Each score has {text(percent(table.confidence_level))} limits of its own, for items like "
+        f"these ({text(intervals)})."
     )
     if any(r.clusters is not None for r in shown.shown):
         said.append("Items that belong together were taken as clusters.")
@@ -189,7 +202,7 @@ def _comparison_paragraph(shown: Evaluation, markup: _Markup) -> str:
             f"{all_pairs} compared on the items that both answered, by a Bayesian bootstrap of the "
             f"mean difference{markup.cite('rubin1981bootstrap')} with half an item more on either "
             f"side. Limits, verdicts and ranks hold for all pairs and columns at once "
-            f"({_level(shown, markup)}), by one critical value for all pairs"
+            f"({text(percent(table.confidence_level))}), by one critical value for all pairs"
             f"{markup.cite('mogstad2024ranks')}; a model may be the best of a column unless it is "
             f"worse than another{markup.cite('hsu1981best')}."
         )
@@ -199,7 +212,7 @@ def _comparison_paragraph(shown: Evaluation, markup: _Markup) -> str:
         said.append("Ranks come from blocks of pairs at Bonferroni's share of the level.")
     if table.notes:
         said.append(text(f"Notes: {'; '.join(table.notes)}."))
-    lacking = _missing(shown)
+    lacking = sum(int(np.isnan(r.scores).all(axis=1).sum()) for r in shown.shown)
     if lacking:
         said.append(
             text(f"{counted(lacking, 'score')} of the items are missing; they were left out.")
@@ -207,39 +220,6 @@ def _comparison_paragraph(shown: Evaluation, markup: _Markup) -> str:
     seed = "" if table.seed is None else f", seed {table.seed}"
     said.append(f"Computed by evalstats-plugin {VERSION}{markup.cite('evalstats_plugin')}{seed}.")
     return " ".join(said)
-
-
-def _level(shown: Evaluation, markup: _Markup) -> str:
-    return markup.text(f"{100 * shown.table.confidence_level:.6g} %")
-
-
-def _n_items(shown: Evaluation) -> int:
-    most: dict[str, int] = {}
-    for r in shown.shown:
-        most[r.task] = max(most.get(r.task, 0), len(r.item_ids) or r.logged_n or 0)
-    return sum(most.values())
-
-
-def _missing(shown: Evaluation) -> int:
-    return sum(int(np.isnan(r.scores).all(axis=1).sum()) for r in shown.shown)
-
-
-def _harnesses(shown: Evaluation, markup: _Markup) -> str:
-    parts: dict[str, None] = {}
-    for r in shown.shown:
-        name, key = _HARNESSES.get(r.source.harness, (r.source.harness or "item scores", ""))
-        version = f" {r.source.version}" if r.source.version else ""
-        parts[markup.text(name + version) + (markup.cite(key) if key else "")] = None
-    return " and ".join(parts)
-
-
-def _intervals(shown: Evaluation, markup: _Markup) -> str:
-    used = dict.fromkeys(c.method for c in shown.table if c.low is not None)
-    summaries = {
-        method.name: f"{method.summary} ({method.source.replace(_OUR_DERIVATION, '')})"
-        for method in INTERVALS
-    }
-    return markup.text("; ".join(f"{name}, {summaries.get(name, _OF_GROUPS)}" for name in used))
 
 
 class Answer(NamedTuple):
