@@ -31,7 +31,7 @@ from evalstats_plugin.comparisons.design import (
     pairings,
     refuse_best,
 )
-from evalstats_plugin.comparisons.families import Each, PairEstimates, Table, add_notes, settle
+from evalstats_plugin.comparisons.families import Each, PairEstimates, Table, settle
 from evalstats_plugin.comparisons.methods import COMPARISONS, PAIRED, UNPAIRED, with_prior
 from evalstats_plugin.comparisons.metrics import compare_composite
 from evalstats_plugin.comparisons.paired import paired
@@ -107,7 +107,11 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
     DesignError
         No two models share an item of any task.
     """
-    together, by_sample, composite = _parts(responses)
+    composite = [r for r in responses if r.pairs is not None or r.aggregation in RATIOS]
+    means = [r for r in responses if r.pairs is None and r.aggregation not in RATIOS]
+    disjoint = {place for place, group in by_task(means).items() if _share_nothing(group)}
+    together = [r for r in means if task_and_metric(r) not in disjoint]
+    by_sample = [r for r in means if task_and_metric(r) in disjoint]
     cells = latest_cells(together)
     published = any(map(_has_error_only, by_sample))
     if by_sample and not together and not composite and not published:
@@ -116,7 +120,7 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
             "that equal questions have equal ids, or take design unpaired, which treats items as "
             "independent samples"
         )
-    tables, notes = compare_composite(composite, request) if composite else ([], [])
+    tables, notes = compare_composite(composite, request)
     own = {method.name: with_prior(method, request.prior) for method in UNPAIRED}
     tables_of_samples, left_out = _as_far_as_possible(
         unpaired, by_sample, replace(request, method="auto", table=own), needed=False
@@ -127,7 +131,8 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
     of_items = {(r.task, r.metric) for r in by_sample if len(r.item_ids)}
     for table in tables_of_samples:
         if (table.pairing.task, table.pairing.metric) in of_items:
-            add_notes(table, NO_ITEM_IN_COMMON)
+            notes_of_rows = table.columns["notes"]
+            table.columns["notes"] = [(*own, NO_ITEM_IN_COMMON) for own in notes_of_rows]
     tables += tables_of_samples
     notes += left_out
     if together or not tables:
@@ -138,12 +143,10 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
         notes += left_out
     if any(r.groups for r in together):
         tables += group_comparisons(together, request)
-    overall, left_out = (
-        overall_comparisons([*cells, *latest_cells(by_sample)], request)
-        if request.overall
-        else ([], [])
-    )
-    notes += left_out
+    overall: list[Table] = []
+    if request.overall:
+        overall, left_out = overall_comparisons([*cells, *latest_cells(by_sample)], request)
+        notes += left_out
     if by_sample or composite:
         # In the order of the logs, groups last.
         keys = dict.fromkeys((r.task, r.metric) for r in responses)
@@ -480,7 +483,7 @@ def _interactions(
     keys: list[tuple[tuple[str, str], str]] = []
     p_values: list[float] = []
     for (i, a), (j, b) in combinations(enumerate(listed), 2):
-        if a.aggregation != "mean" or a.pairs is not None or a.weights is not None:
+        if not is_mean(a):
             continue
         _, of_a, of_b = np.intersect1d(a.item_ids, b.item_ids, return_indices=True)
         both = {n: m[of_a] for n, m in members[i].items() if n in members[j] and m[of_a].any()}
@@ -543,17 +546,6 @@ def _check_size(responses: Sequence[Responses], design: Design, baseline: str | 
         f"{n_pairs:,} pairs of {max(models.values(), default=0):,} models",
         "name a baseline (--baseline; in Python: baseline=), or " * every_two + instead,
     )
-
-
-def _parts(
-    responses: Sequence[Responses],
-) -> tuple[list[Responses], list[Responses], list[Responses]]:
-    """Return means on items that models share, means on items they do not, and other metrics."""
-    composite = [r for r in responses if r.pairs is not None or r.aggregation in RATIOS]
-    means = [r for r in responses if r.pairs is None and r.aggregation not in RATIOS]
-    disjoint = {place for place, group in by_task(means).items() if _share_nothing(group)}
-    together = [r for r in means if task_and_metric(r) not in disjoint]
-    return together, [r for r in means if task_and_metric(r) in disjoint], composite
 
 
 def _share_nothing(group: Sequence[Responses]) -> bool:

@@ -186,16 +186,15 @@ Likeness: TypeAlias = tuple[Kind | None, tuple[float, float] | None, tuple[str, 
 
 def common_kind(cells: Sequence[Cell]) -> tuple[Kind, tuple[float, float] | None, tuple[str, ...]]:
     """Kind and bounds of the differences: those of the scores where all are alike; and notes."""
-    return joint_kind([_likeness(cell) for cell in cells])
-
-
-def _likeness(cell: Cell) -> Likeness:
-    r = cell.responses
-    assumed = r.measure.scale_from == "assumed"
-    guessed = cell.kind == "bounded" and assumed and not epochs_are_binary(r)
-    # Two values on another scale are compared as all scores on it.
-    kind = "bounded" if cell.kind == "binary" and cell.bounds != (0.0, 1.0) else cell.kind
-    return kind, cell.bounds, ("scores assumed to lie in [0, 1]",) if guessed else ()
+    likenesses: list[Likeness] = []
+    for cell in cells:
+        assumed = cell.kind == "bounded" and cell.responses.measure.scale_from == "assumed"
+        guessed = assumed and not epochs_are_binary(cell.responses)
+        # Two values on another scale are compared as all scores on it.
+        kind = "bounded" if cell.kind == "binary" and cell.bounds != (0.0, 1.0) else cell.kind
+        notes = ("scores assumed to lie in [0, 1]",) if guessed else ()
+        likenesses.append((kind, cell.bounds, notes))
+    return joint_kind(likenesses)
 
 
 def joint_kind(
@@ -444,20 +443,27 @@ def _pairing(
     scores = mean_over_epochs(matrix.scores)
     # A matrix does not say which items were not run at all: unless asked, none counts as missing.
     is_logged = missing != "drop" or any(c.responses.source.harness != IN_ARRAY for c in cells)
-    some = is_logged and bounds is not None and bool(np.isnan(scores).any())
-    is_open = _open(cells, matrix) if some else None
+    is_open = np.zeros(scores.shape, dtype=np.bool_)
+    if is_logged and bounds is not None and np.isnan(scores).any():
+        place = {model: i for i, model in enumerate(matrix.models)}
+        for r in (c.responses for c in cells):
+            gone = np.isnan(r.item_means)
+            if gone.any():
+                ids = r.item_ids[gone].astype(str)
+                is_open[place[r.model]] |= np.isin(matrix.item_ids.astype(str), ids)
+        is_open &= np.isnan(matrix.scores).all(axis=2)
     measure = joint([c.responses.measure for c in cells])
-    if missing == "zero" and is_open is not None:
+    if missing == "zero" and is_open.any():
         worst = bounds[measure.higher_is_better is False] if bounds else np.nan
         scores = np.where(is_open, worst, scores)
         n = int(is_open.sum())
         notes = (*notes, f"{counted(n, 'missing score')} of all models count as {worst:g}")
-        is_open = None
+        is_open[:] = False
     return Pairing(
         measure=measure,
         models=matrix.models,
         scores=scores,
-        open=is_open,
+        open=is_open if is_open.any() else None,
         a=a,
         b=b,
         kind=kind,
@@ -465,20 +471,6 @@ def _pairing(
         clusters=None if matrix.clusters is None else numbered(matrix.clusters),
         notes=(*notes, *dict.fromkeys(note for c in cells for note in c.responses.notes)),
     )
-
-
-def _open(cells: Sequence[Cell], matrix: ResponseMatrix) -> BoolArray | None:
-    """Items that a model ran and has no score of, shape (N, M); None if there are none."""
-    open_cells = np.zeros(matrix.scores.shape[:2], dtype=np.bool_)
-    place = {model: i for i, model in enumerate(matrix.models)}
-    for cell in cells:
-        r = cell.responses
-        gone = np.isnan(r.item_means)
-        if gone.any():
-            ids = r.item_ids[gone].astype(str)
-            open_cells[place[r.model]] |= np.isin(matrix.item_ids.astype(str), ids)
-    open_cells &= np.isnan(matrix.scores).all(axis=2)
-    return open_cells if open_cells.any() else None
 
 
 PairsT = TypeVar("PairsT", bound=Pairs)

@@ -237,10 +237,21 @@ def adjusted(tables: Sequence[Table], request: Request) -> list[Adjusted]:
         own = _tested([tables[i] for i in family.tables], family, request)
         by_place |= dict(zip(family.tables, own, strict=True))
     tested = [by_place[i] for i in range(len(tables))]
-    return [
-        _settled(table, own, *limits, request)
-        for table, own, limits in zip(tables, tested, _limits(tables, tested), strict=True)
+    every = [(table.judged, own.share) for table, own in zip(tables, tested, strict=True)]
+    z = [None if isinstance(j, Each) else j.critical(share) * j.stretch for j, share in every]
+    # Limits of counts are computed together.
+    counts = {
+        i: judged.pairs
+        for i, (judged, _) in enumerate(every)
+        if isinstance(judged, AllPairs) and isinstance(judged.pairs, Counts)
+    }
+    together = limits_of_all(list(counts.values()), [z[i] or 0.0 for i in counts])
+    of_counts = dict(zip(counts, together, strict=True))
+    limits = [
+        of_counts[i] if i in of_counts else judged.limits(share)
+        for i, (judged, share) in enumerate(every)
     ]
+    return [_settled(*each, request) for each in zip(tables, tested, limits, z, strict=True)]
 
 
 def _alone(table: Table, request: Request) -> Adjusted:
@@ -332,60 +343,31 @@ def _tested(tables: Sequence[Table], family: _Family, request: Request) -> list[
     return [_Tested(*both, family.name) for both in zip(p_values, shares, strict=True)]
 
 
-def _limits(
-    tables: Sequence[Table], tested: Sequence[_Tested]
-) -> list[tuple[Interval, float | None]]:
-    """Limits that hold for all pairs of each table at once, with `Adjusted.z`; counts together."""
-    every = [(table.judged, own.share) for table, own in zip(tables, tested, strict=True)]
-    z = [None if isinstance(j, Each) else j.critical(share) * j.stretch for j, share in every]
-    counts = {
-        i: judged.pairs
-        for i, (judged, _) in enumerate(every)
-        if isinstance(judged, AllPairs) and isinstance(judged.pairs, Counts)
-    }
-    of_counts = limits_of_all(list(counts.values()), [z[i] or 0.0 for i in counts])
-    limits = dict(zip(counts, of_counts, strict=True))
-    return [
-        (limits[i] if i in limits else judged.limits(share), z[i])
-        for i, (judged, share) in enumerate(every)
-    ]
-
-
 def _settled(
     table: Table, tested: _Tested, limits: Interval, z: float | None, request: Request
 ) -> Adjusted:
+    null, alone = table.null, table.estimates
     # Never below what each pair says alone.
-    own = np.where(np.isnan(table.estimates.difference), np.nan, tested.p_values)
-    own = np.where(np.isnan(table.estimates.p_value), own, np.fmax(own, table.estimates.p_value))
-    low, high = _agreeing(table, limits, own, 1 - request.confidence_level)
+    p_values = np.where(np.isnan(alone.difference), np.nan, tested.p_values)
+    p_values = np.where(np.isnan(alone.p_value), p_values, np.fmax(p_values, alone.p_value))
+    significant, above = p_values <= 1 - request.confidence_level, alone.difference > null
+    # Limits of the pair alone may be wider, for few units.
+    low = np.where(alone.low < limits.low, alone.low, limits.low)
+    high = np.where(alone.high > limits.high, alone.high, limits.high)
+    # P-values by steps find a little more than limits at fixed shares of alpha: where they do, the
+    # limit is put at no difference, which is not in the interval then.
+    low = np.where(significant & above, np.maximum(low, null), low)
+    high = np.where(significant & ~above, np.minimum(high, null), high)
+    # Where limits alone would find more, they are extended.
+    low = np.where(significant, low, np.minimum(low, null))
+    high = np.where(significant, high, np.maximum(high, null))
     lower_is_better = table.pairing.higher_is_better is False
     first = table.judged.first(tested.share, lower_is_better=lower_is_better)
-    return Adjusted(own, low, high, tested.family, table.judged.procedure, first, z)
+    return Adjusted(p_values, low, high, tested.family, table.judged.procedure, first, z)
 
 
 def _sidak(alpha: float, n: int) -> float:
     return -float(np.expm1(np.log1p(-alpha) / n))
-
-
-def _agreeing(
-    table: Table, limits: Interval, p_values: FloatArray, alpha: float
-) -> tuple[FloatArray, FloatArray]:
-    """Limits that leave out no difference exactly where the p-value is at most alpha.
-
-    P-values by steps find a little more than limits at fixed shares of alpha: where they do, the
-    limit is put at no difference, which is not in the interval then. Where limits alone would find
-    more, they are extended; and to those of the pair alone, which may be wider for few units.
-    """
-    null, alone, significant = table.null, table.estimates, p_values <= alpha
-    above = alone.difference > null
-    low = np.where(alone.low < limits.low, alone.low, limits.low)
-    high = np.where(alone.high > limits.high, alone.high, limits.high)
-    low = np.where(significant & above, np.maximum(low, null), low)
-    high = np.where(significant & ~above, np.minimum(high, null), high)
-    return (
-        np.where(significant, low, np.minimum(low, null)),
-        np.where(significant, high, np.maximum(high, null)),
-    )
 
 
 def _rows(
@@ -598,8 +580,3 @@ def prob_of_p(p_values: FloatArray, difference: FloatArray, null: float = 0.0) -
     """P(b is higher) by the distribution that the limits are quantiles of, from its p-values."""
     tail = p_values / 2
     return np.where(difference > null, 1 - tail, np.where(difference < null, tail, 0.5))
-
-
-def add_notes(table: Table, *notes: str) -> None:
-    """Add notes to all rows of a table."""
-    table.columns["notes"] = [(*own, *notes) for own in table.columns["notes"]]

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import special
 
 from evalstats_plugin.comparisons.compare import compare
-from evalstats_plugin.comparisons.planning.pilots import SIMULATED_UP_TO, Pilot, Planned, search
+from evalstats_plugin.comparisons.planning.pilots import SIMULATED_UP_TO, Pilot, search
 from evalstats_plugin.comparisons.planning.solver import EXACT_UP_TO
 from evalstats_plugin.comparisons.planning.spreads import Spread, spreads
 from evalstats_plugin.comparisons.rows import Comparison
@@ -576,26 +576,19 @@ def _with_detectable(
     return made
 
 
-def _planned(spread: Spread, row: GateRow) -> Planned | None:
-    """Return a comparison with scores like these, in which the candidate comes second."""
-    if not spread.pilots:
-        return None
-    pilot: Pilot = spread.pilots[0]
-    second = spread.models[int(spread.b[0])] == row.model
-    return (pilot if second else pilot.swapped()).planned()
-
-
 def _simulated_items(spread: Spread, row: GateRow, tail: float) -> int | None:
     """Return how many items show, with probability `POWER`, what the difference seen would be.
 
     Within the margin that there is no larger drop, and beyond it that there is one.
     """
-    planned, gain = _planned(spread, row), _gains(row, row.difference, row.difference)
-    start = row.items_needed
-    if planned is None or gain is None or start is None or start > SIMULATED_UP_TO:
+    start, gain = row.items_needed, _gains(row, row.difference, row.difference)
+    if not spread.pilots or gain is None or start is None or start > SIMULATED_UP_TO:
         return start
     if gain[0] <= -row.margin:
         return start
+    pilot: Pilot = spread.pilots[0]
+    # The candidate comes second.
+    planned = (pilot if spread.models[int(spread.b[0])] == row.model else pilot.swapped()).planned()
 
     def power_of(n: float) -> float:
         return planned.non_inferior(n, gain[0], tail=tail, margin=row.margin)
@@ -729,7 +722,6 @@ def _not_compared(
     limits: Limits,
 ) -> list[GateRow]:
     """Return inconclusive rows for what the baseline ran and no comparison covers."""
-    standards = list(standards)
     candidates = dict.fromkeys(r.model for r in responses)
     seen = {(row.model_b, row.task, row.metric.removesuffix(",none")) for row in comparisons}
     ran = {(r.model, *task_and_metric(r)) for r in responses}

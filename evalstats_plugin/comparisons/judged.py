@@ -335,9 +335,10 @@ def _next_of(task: JudgedTask, n: int, rng: np.random.Generator) -> list[NextLab
     free = judged & ~done
     if not free.any():
         raise DesignError(f"every item of {task.task!r} that the judge scored has a label")
-    chance = _chances_of_next(_unsure(task), free, min(n_items, int(free.sum())))
+    unsure = _unsure(task)
+    chance = _chances_of_next(unsure, free, min(n_items, int(free.sum())))
     # Along the order of what the judge is unsure of, at equal steps of probability: strata of one.
-    order = np.argsort(_unsure(task) + 1e-9 * rng.random(len(chance)), kind="stable")
+    order = np.argsort(unsure + 1e-9 * rng.random(len(chance)), kind="stable")
     order = order[free[order]]
     ends = np.cumsum(chance[order])
     steps = rng.random() + np.arange(round(float(ends[-1])))

@@ -264,9 +264,10 @@ def table(
     wanted = Selection(metrics=_listed(metric))
     cells, chosen_notes = headlines(latest_cells(listed), wanted)
     if not cells:
-        msg = "no task has a metric that is a mean of item scores: name another with --metric"
-        msg += " (in Python: metric=)"
-        raise DesignError(msg)
+        raise DesignError(
+            "no task has a metric that is a mean of item scores, or a value: name another with "
+            "--metric (in Python: metric=)"
+        )
     parts = [cell.responses for cell in cells]
     if by is None:
         scored = [*intervals(parts, confidence_level=confidence_level, rng=rng)]
@@ -276,28 +277,37 @@ def table(
             parts, confidence_level=level, intervals=partial(intervals, rng=rng)
         )
         scored = [replace(row, confidence_level=confidence_level) for row in rows_of_slices]
-    shown = _Columns.of(cells, scored, subtasks, _listed(columns))
-    cells_of_all, why = in_overall(cells, shown.inside, _WEIGHTING[weights])
+    by_column, inside = _columns(cells, scored, subtasks, _listed(columns))
+    cells_of_all, why = in_overall(cells, inside, _WEIGHTING[weights])
     if not are_apart:
         cells_of_all, why = [], ["no overall score: slices have items in common"]
     joint = [cell.responses for cell in cells_of_all]
     seed = rng if isinstance(rng, int) else None
-    overall = _overall_scores(joint, confidence_level=confidence_level, rng=rng)
+    # Groups are of one log; a table brings together several.
+    alone = [replace(r, groups=r.groups[:2], source=joint[0].source) for r in joint]
+    drawn = stream(rng, "overall scores")
+    overall = [
+        row
+        for row in intervals(alone, confidence_level=confidence_level, rng=drawn)
+        if row.kind == "group" and row.depth == 0
+    ]
     ranks: dict[tuple[str, str], list[RankSet]] = {}
     pairs: list[ColumnPairs] = []
-    models = {cell.responses.model for cell in cells}
+    # Values without items are not compared here.
+    ranked = [cell for cell in cells if cell.kind is not None]
+    models = {cell.responses.model for cell in ranked}
     if len(models) > 1:
         request = Request(confidence_level=confidence_level, rng=comparison_stream(rng))
         needed, most = _pair_bytes([*parts, *joint]), budget()
         if most is None or needed <= most:
             try:
-                ranks, pairs, more = ranks_with_groups(cells, request, cells_of_all)
+                ranks, pairs, more = ranks_with_groups(ranked, request, cells_of_all)
             except DesignError as error:
                 more = [f"no ranks: {error}"]
         else:
             n = len(models)
             ranks, more = ranks_by_blocks(
-                parts,
+                [cell.responses for cell in ranked],
                 request,
                 [replace(r, groups=r.groups[:1]) for r in joint],
                 most_pairs=min(most // (4 * _PAIR_BYTES), MOST_AT_ONCE),
@@ -316,10 +326,10 @@ def table(
     }
     pairs = [replace(p, task=OVERALL) if p.kind == "overall" else p for p in pairs]
     rows = [_cell(row, "overall", by_model) for row in overall]
-    rows += [_cell(row, kind, by_model) for (kind, _), own in shown.rows.items() for row in own]
+    rows += [_cell(row, kind, by_model) for (kind, _), own in by_column.items() for row in own]
     rows = [replace(cell, task=OVERALL) if cell.kind == "overall" else cell for cell in rows]
     distinct = tuple(dict.fromkeys((*notes, *chosen_notes, *why)))
-    of_overall = tuple(dict.fromkeys(column_of(r.task, shown.inside) for r in joint))
+    of_overall = tuple(dict.fromkeys(column_of(r.task, inside) for r in joint))
     in_words = joint[0].groups[0].name if joint else ""
     return ScoreTable(
         tuple(rows), distinct, seed, weights, confidence_level, tuple(pairs), of_overall, in_words,
@@ -363,57 +373,37 @@ def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """The columns of a table besides the overall score."""
+def _columns(
+    cells: Sequence[Cell],
+    scored: Sequence[ScoreInterval],
+    subtasks: bool | None,  # noqa: FBT001 - as of `table`
+    named: Sequence[str],
+) -> tuple[dict[ColumnKey, list[ScoreInterval]], dict[str, tuple[Group, ...]]]:
+    """Choose: outermost groups with the tasks not inside any, all tasks, or both.
 
-    rows: Mapping[ColumnKey, Sequence[ScoreInterval]]
-    """Scores of the models in each column, in the order of the table."""
-    inside: Mapping[str, tuple[Group, ...]]
-    """By task that is in the column of its outermost group, the groups around it."""
-
-    @classmethod
-    def of(
-        cls,
-        cells: Sequence[Cell],
-        scored: Sequence[ScoreInterval],
-        subtasks: bool | None,  # noqa: FBT001 - as of `table`
-        named: Sequence[str],
-    ) -> _Columns:
-        """Choose: outermost groups with the tasks not inside any, all tasks, or both.
-
-        A task is a column of its own also where it was named, and where a model that has it is not
-        in the column of its group.
-        """
-        outermost = (row for row in scored if row.kind != "group" or row.depth == 0)
-        rows: dict[ColumnKey, list[ScoreInterval]] = grouped(
-            outermost, lambda row: ("group" if row.kind == "group" else "task", row.task)
-        )
-        if subtasks:
-            return cls({key: own for key, own in rows.items() if key[0] == "task"}, {})
-        held = {(name, row.model) for (kind, name), own in rows.items() if kind == "group"
-                for row in own}  # fmt: skip
-        inside: dict[str, tuple[Group, ...]] = {}
-        alone = set(named)
-        for r in (cell.responses for cell in cells):
-            if r.groups and (r.groups[0].name, r.model) in held:
-                inside.setdefault(r.task, r.groups)
-            else:
-                alone.add(r.task)
-        if subtasks is False:
-            hidden = {("task", task) for task in inside if task not in alone}
-            rows = {key: own for key, own in rows.items() if key not in hidden}
-        return cls(rows, inside)
-
-
-def _overall_scores(
-    joint: Sequence[Responses], *, confidence_level: float, rng: Rng
-) -> list[ScoreInterval]:
-    # Groups are of one log; a table brings together several.
-    alone = [replace(r, groups=r.groups[:2], source=joint[0].source) for r in joint]
-    drawn = stream(rng, "overall scores")
-    scored = intervals(alone, confidence_level=confidence_level, rng=drawn)
-    return [row for row in scored if row.kind == "group" and row.depth == 0]
+    A task is a column of its own also where it was named, and where a model that has it is not in
+    the column of its group. Return the scores in each column, in the order of the table, and by
+    task that is in the column of its outermost group the groups around it.
+    """
+    outermost = (row for row in scored if row.kind != "group" or row.depth == 0)
+    rows: dict[ColumnKey, list[ScoreInterval]] = grouped(
+        outermost, lambda row: ("group" if row.kind == "group" else "task", row.task)
+    )
+    if subtasks:
+        return {key: own for key, own in rows.items() if key[0] == "task"}, {}
+    held = {(name, row.model) for (kind, name), own in rows.items() if kind == "group"
+            for row in own}  # fmt: skip
+    inside: dict[str, tuple[Group, ...]] = {}
+    alone = set(named)
+    for r in (cell.responses for cell in cells):
+        if r.groups and (r.groups[0].name, r.model) in held:
+            inside.setdefault(r.task, r.groups)
+        else:
+            alone.add(r.task)
+    if subtasks is False:
+        hidden = {("task", task) for task in inside if task not in alone}
+        rows = {key: own for key, own in rows.items() if key not in hidden}
+    return rows, inside
 
 
 _OF_SCORE = (

@@ -108,7 +108,12 @@ def _found(
     joined: Joined, request: Request, seed: int
 ) -> tuple[PairEstimates, IntArray, tuple[FloatArray, FloatArray]]:
     """Return what was found of each pair, the number of items of both models, and their scores."""
-    method = _choose(joined, request)
+    table = {m.name: m for m in COMPOSITE_COMPARISONS} | dict(request.table)
+    name = request.method
+    if joined.clusters is not None and (name == "auto" or table[name].family != "sums"):
+        # Units are whole clusters; a Dirichlet posterior has no such thing.
+        name = "sums-jackknife-t"
+    method = choose(joined.kind, name, table, COMPOSITE_COMPARISON_DEFAULTS)
     request = replace(request, rng=stream(seed, "resamples of metrics"))
     a, b = joined.family.a, joined.family.b
     low, high, p_value, prob, difference, score_a, score_b = np.full((7, len(a)), np.nan)
@@ -126,15 +131,6 @@ def _found(
             for column, values in zip(columns, solution, strict=True):
                 column[where] = values
     return estimates, n_items, (score_a, score_b)
-
-
-def _choose(joined: Joined, request: Request) -> Method:
-    table = {m.name: m for m in COMPOSITE_COMPARISONS} | dict(request.table)
-    name = request.method
-    if joined.clusters is not None and (name == "auto" or table[name].family != "sums"):
-        # Units are whole clusters; a Dirichlet posterior has no such thing.
-        name = "sums-jackknife-t"
-    return choose(joined.kind, name, table, COMPOSITE_COMPARISON_DEFAULTS)
 
 
 def _notes(
@@ -184,7 +180,15 @@ def _solved(
         p_value = two_sided(prob)
     else:
         drawn = _drawn(joined, (statistics, counts), pairs, method, request.rng)
-        low, high, p_value, prob = _of_draws(drawn, request.confidence_level)
+        tail, n = (1 - request.confidence_level) / 2, len(drawn)
+        low = np.quantile(drawn, tail, axis=0, method="lower")
+        high = np.quantile(drawn, 1 - tail, axis=0, method="higher")
+        low, high = np.where(high > low, (low, high), np.nan)
+        not_above, not_below = (drawn <= 0).sum(axis=0), (drawn >= 0).sum(axis=0)
+        # At most 1 - level exactly where 0 is outside the limits.
+        fewer = np.minimum(not_above, not_below)
+        p_value = np.minimum(np.maximum(2 * fewer / (n - 1), 2 / (n + 1)), 1.0)
+        prob = (n + not_below - not_above) / (2 * n)
         # For models with the same answers the limits are symmetric, whatever was drawn.
         alike = (statistics[pairs[0]] == statistics[pairs[1]]).all(axis=(1, 2))
         half = np.maximum(np.abs(low), np.abs(high))
@@ -227,21 +231,6 @@ def _drawn(
         rng=rng,
         n_resamples=N_RESAMPLES,
     )
-
-
-def _of_draws(
-    drawn: FloatArray, confidence_level: float
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Limits, p-value and P(higher): 0 is outside exactly where p is at most 1 - level."""
-    tail, n = (1 - confidence_level) / 2, len(drawn)
-    low = np.quantile(drawn, tail, axis=0, method="lower")
-    high = np.quantile(drawn, 1 - tail, axis=0, method="higher")
-    wide = high > low
-    not_above, not_below = (drawn <= 0).sum(axis=0), (drawn >= 0).sum(axis=0)
-    fewer = np.minimum(not_above, not_below)
-    p_value = np.minimum(np.maximum(2 * fewer / (n - 1), 2 / (n + 1)), 1.0)
-    prob = (n + not_below - not_above) / (2 * n)
-    return np.where(wide, low, np.nan), np.where(wide, high, np.nan), p_value, prob
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

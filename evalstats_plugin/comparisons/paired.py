@@ -145,34 +145,24 @@ def _millers_columns(pairing: Pairs, alone: MeanDifferences) -> dict[str, Sequen
     if isinstance(alone, Counts):
         both, only_a, only_b, neither = pairing.tables()
         size, up, down = both + only_a + only_b + neither, only_b, only_a
-        moments = _moments_of_counts(both, only_a, only_b, size)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = (up - down) / size
+            error = np.sqrt(((up + down) / size - mean**2) / (size - 1))
+            a, b = (both + only_a) / size, (both + only_b) / size
+            correlation = (both / size - a * b) / np.sqrt(a * (1 - a) * b * (1 - b))
     else:
         parts = [_moments_of(pairing, block) for block in _blocks(pairing, IN_CACHE)]
-        size, up, down, *rest = np.concatenate(parts, axis=1)
-        moments = np.stack(rest)
+        size, up, down, error, correlation, a, b = np.concatenate(parts, axis=1)
     wins, losses = (down, up) if pairing.higher_is_better is False else (up, down)
-    error, correlation, score_a, score_b = moments[:, :n]
     return {
-        "score_a": finite_values(score_a),
-        "score_b": finite_values(score_b),
-        "std_error": finite_values(error),
-        "correlation": finite_values(correlation),
+        "score_a": finite_values(a[:n]),
+        "score_b": finite_values(b[:n]),
+        "std_error": finite_values(error[:n]),
+        "correlation": finite_values(correlation[:n]),
         "n_wins": wins[:n].astype(int).tolist(),
         "n_ties": (size - wins - losses)[:n].astype(int).tolist(),
         "n_losses": losses[:n].astype(int).tolist(),
     }
-
-
-def _moments_of_counts(
-    both: FloatArray, only_a: FloatArray, only_b: FloatArray, n: FloatArray
-) -> FloatArray:
-    """Standard errors of the differences, correlations of the two models' scores, and these."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = (only_b - only_a) / n
-        error = np.sqrt(((only_a + only_b) / n - mean**2) / (n - 1))
-        a, b = (both + only_a) / n, (both + only_b) / n
-        correlation = (both / n - a * b) / np.sqrt(a * (1 - a) * b * (1 - b))
-        return np.stack([error, correlation, a, b])
 
 
 def _moments_of(pairing: Pairs, pairs: slice) -> FloatArray:
@@ -248,25 +238,32 @@ def whatever(
 
 
 def _ends_of(pairing: Pairing, pairs: IntArray) -> tuple[End, End]:
-    worst, best = (
-        End(mean_differences(end), *_mean_and_error(end)) for end in pairing.at_ends(pairs)
-    )
+    worst, best = map(_end, pairing.at_ends(pairs))
     return worst, best
 
 
-def _mean_and_error(end: Pairing) -> tuple[FloatArray, FloatArray]:
-    """Mean differences and their standard errors, as if one further item were half as far out."""
-    differences = end.differences()
+def _end(pairing: Pairing) -> End:
+    """Return all pairs, with standard errors as if one further item were half as far out."""
+    differences = pairing.differences()
     n, mean, std = moments(differences)
     error = std / np.sqrt(n)
-    if end.clusters is not None:
-        error = np.nan_to_num(cluster_moments(*end.cluster_sums(differences)).cr2)
-    return mean, np.hypot(np.nan_to_num(error), end.span[1] / 2 / n)
+    if pairing.clusters is not None:
+        error = np.nan_to_num(cluster_moments(*pairing.cluster_sums(differences)).cr2)
+    error = np.hypot(np.nan_to_num(error), pairing.span[1] / 2 / n)
+    return End(mean_differences(pairing), mean, error)
 
 
 def _notes(pairing: Pairs, estimates: PairEstimates, n_items: IntArray) -> list[tuple[str, ...]]:
     """Return the notes of each row: most have only those that all have in common."""
-    common = (*pairing.notes, *_on_clusters(pairing, estimates.method))
+    common, method = pairing.notes, estimates.method
+    if pairing.clusters is not None:
+        n_clusters = len(np.unique(pairing.clusters))
+        on_clusters = f"{method} treats items in {n_clusters} clusters as independent"
+        if n_clusters == 1:
+            on_clusters = "all items are in one cluster: how clusters differ is unknown"
+        elif method == ENGINE or method in CLUSTERED_NAMES:
+            on_clusters = f"items in {counted(n_clusters, 'cluster')}"
+        common = (*common, on_clusters)
     shown = slice(len(n_items))
     missing: IntArray = pairing.n_either - n_items
     undefined = ~np.isfinite(estimates.low[shown]) | ~np.isfinite(estimates.high[shown])
@@ -283,17 +280,6 @@ def _notes(pairing: Pairs, estimates: PairEstimates, n_items: IntArray) -> list[
         elif n == 1:
             notes[i] = (*notes[i], "one item is too few to compare models")
     return notes
-
-
-def _on_clusters(pairing: Pairs, method: str) -> tuple[str, ...]:
-    if pairing.clusters is None:
-        return ()
-    n = len(np.unique(pairing.clusters))
-    if n == 1:
-        return ("all items are in one cluster: how clusters differ is unknown",)
-    if method == ENGINE or method in CLUSTERED_NAMES:
-        return (f"items in {counted(n, 'cluster')}",)
-    return (f"{method} treats items in {n} clusters as independent",)
 
 
 def _by_name(

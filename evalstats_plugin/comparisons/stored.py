@@ -90,48 +90,35 @@ def _pairings(store: ResponseStore, request: Request) -> tuple[list[StoredPairin
     left_out: dict[str, list[str]] = {}
     for task, tally in zip(tasks, _tallies(tasks, named), strict=True):
         likeness = _likeness(task, tally)
-        models = _names(store, likeness.usable)
+        models = tuple(store.models[i] for i in likeness.usable.tolist())
         why = why_left_out(len(store.models), models, named)
         if why:
             place = f"{task.task} {task.metric.removesuffix(',none')}"
             left_out.setdefault(why, []).append(place)
             continue
-        pairs.append(_pairing(task, tally, likeness, pair_indices(models, named)))
+        a, b = pair_indices(models, named)
+        order = np.argsort(store.item_ids[task.places])
+        in_order = None if store.clusters is None else store.clusters[task.places[order]]
+        measure = with_stock(store.measure_of[task.task, task.metric], IN_ARRAY)
+        pairs.append(
+            StoredPairing(
+                measure=measure.or_on(likeness.bounds),
+                models=models,
+                a=a,
+                b=b,
+                kind=likeness.kind,
+                bounds=likeness.bounds,
+                clusters=None if in_order is None else numbered(in_order),
+                notes=likeness.notes,
+                of=task,
+                order=order,
+                at=likeness.usable,
+                tally=tally,
+                mean_scores=likeness.means,
+            )
+        )
     notes = notes_on_left_out(left_out, store.models, nothing_left=not pairs)
     return settled(pairs, against_best_of_each=best), notes
-
-
-def _pairing(
-    task: StoredTask,
-    tally: PairTally,
-    likeness: _Likeness,
-    pairs: tuple[IntArray, IntArray],
-) -> StoredPairing:
-    store, usable = task.store, likeness.usable
-    order = np.argsort(store.item_ids[task.places])
-    clusters = None if store.clusters is None else store.clusters[task.places[order]]
-    return StoredPairing(
-        measure=with_stock(store.measure_of[task.task, task.metric], IN_ARRAY).or_on(
-            likeness.bounds
-        ),
-        models=_names(store, usable),
-        a=pairs[0],
-        b=pairs[1],
-        kind=likeness.kind,
-        bounds=likeness.bounds,
-        clusters=None if clusters is None else numbered(clusters),
-        notes=likeness.notes,
-        of=task,
-        order=order,
-        at=usable,
-        tally=tally,
-        mean_scores=likeness.means,
-    )
-
-
-def _names(store: ResponseStore, at: IntArray) -> tuple[str, ...]:
-    places: list[int] = at.tolist()
-    return tuple(store.models[i] for i in places)
 
 
 class _Likeness(NamedTuple):
@@ -311,7 +298,16 @@ class PairTally:
         self.n_answered += len(codes) if seen is None else seen.sum(axis=0)
         if self.is_binary and (codes.shape[2] > 1 or not _are_binary(codes, observed, top)):
             self.is_binary = False
-        right = self._add_right(codes[:, :, 0] == top, seen) if self.is_binary else None
+        right: NDArray[np.float32] | None = None
+        if self.is_binary:
+            is_right: BoolArray = codes[:, :, 0] == top
+            # Whole numbers below 2^24 are exact in single precision, and twice as fast.
+            right = (is_right if seen is None else is_right & seen).astype(np.float32)
+            self._both += right[:, self.rows].T @ right
+            count = right.sum(axis=0)
+            self.right += count
+            if seen is None:
+                self._right_of_all += count
         if seen is None:
             self._n_of_all += len(codes)
             return
@@ -319,17 +315,6 @@ class PairTally:
             self._partly = _PartlyAnswered.of(*self._both.shape)
         numbers: NDArray[np.float32] = seen.astype(np.float32)
         self._partly.add(right, numbers, self.rows)
-
-    def _add_right(self, right: BoolArray, seen: BoolArray | None) -> NDArray[np.float32]:
-        right = right if seen is None else right & seen
-        # Whole numbers below 2^24 are exact in single precision, and twice as fast.
-        numbers = right.astype(np.float32)
-        self._both += numbers[:, self.rows].T @ numbers
-        count = right.sum(axis=0)
-        self.right += count
-        if seen is None:
-            self._right_of_all += count
-        return numbers
 
     def n_items(self, a: IntArray, b: IntArray) -> IntArray:
         """Items with a score of both models of each pair, shape (P,); `a` are among the rows."""

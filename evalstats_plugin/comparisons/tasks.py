@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,7 +48,7 @@ from evalstats_plugin.data.responses import (
 from evalstats_plugin.data.results import finite_values, grouped
 from evalstats_plugin.data.runs import run_of
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few
-from evalstats_plugin.scores.cells import Cell, make_cell, task_and_metric
+from evalstats_plugin.scores.cells import Cell, common_value, make_cell, task_and_metric
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.clustered import cluster_moments
 from evalstats_plugin.stats.means import moments
@@ -92,7 +93,7 @@ def overall_comparisons(cells: Sequence[Cell], request: Request) -> tuple[list[T
     group, a second table has the tasks as a random sample, "on other tasks like these". Return
     also notes on what was left out.
     """
-    cells, _ = headlines(cells)
+    cells, _ = headlines([cell for cell in cells if cell.kind is not None])
     n_models = Counter(c.responses.task for c in cells)
     cells = [c for c in cells if n_models[c.responses.task] > 1]
     inside = {
@@ -165,17 +166,21 @@ def headlines(
 ) -> tuple[list[Cell], list[str]]:
     """Return of each task the metric that is preferred, or the first, in one cell for each model.
 
-    Only means of item scores are looked at; other values of the same answers are left out.
+    Means of item scores go before values without items; other values of the same answers are left
+    out.
     """
     wanted = wanted or Selection()
-    metrics: dict[str, dict[str, int]] = {}
+    metrics: dict[str, dict[str, tuple[int, bool]]] = {}
     of: dict[tuple[str, str], dict[str, Cell]] = {}
     for cell in latest:
         r = cell.responses
         task, metric = task_and_metric(r)
-        if r.pairs is None and cell.kind in ("binary", "bounded", "real") and cell.n > 0:
+        is_mean = cell.kind in ("binary", "bounded", "real") and cell.n > 0
+        is_value = cell.kind is None and not len(r.item_ids) and math.isfinite(cell.estimate)
+        if r.pairs is None and (is_mean or is_value):
             place = wanted.place_of_metric(r.metric, task, *(g.name for g in r.groups))
-            metrics.setdefault(task, {}).setdefault(metric, place)
+            own = metrics.setdefault(task, {})
+            own[metric] = min(own.get(metric, (place, True)), (place, is_value))
             alone = replace(cell, responses=replace(r, beside=())) if r.beside else cell
             of.setdefault((task, metric), {}).setdefault(r.model, alone)
     first = {task: min(own, key=own.__getitem__) for task, own in metrics.items()}
@@ -207,7 +212,7 @@ def in_overall(
         Of the tasks.
     """
     every = [c.responses for c in cells]
-    spans = [None if c.kind == "real" else c.bounds or (0.0, 1.0) for c in cells]
+    spans = [None if c.kind in ("real", None) else c.bounds or (0.0, 1.0) for c in cells]
     scales = [
         span and (span, r.higher_is_better is False) for span, r in zip(spans, every, strict=True)
     ]
@@ -236,9 +241,13 @@ def in_overall(
         return replace(cell, responses=replace(r, groups=(group, *around)))
 
     joint = [part(cell) for cell in cells if cell.responses.task in tasks]
-    why = "not part of the overall score, because of another scale or direction: "
-    why += few([name for _, name in odd])
-    return joint, [why] if odd else []
+    bare = {column[c.responses.task] for c in cells if c.kind is None}
+    left_out = [key for key in dict.fromkeys(column.values()) if key in odd]
+    notes: list[str] = []
+    for reason, is_bare in (("another scale or direction", False), ("values without items", True)):
+        if names := [key[1] for key in left_out if (key in bare) == is_bare]:
+            notes.append(f"not part of the overall score, because of {reason}: {few(names)}")
+    return joint, notes
 
 
 def column_of(task: str, inside: Mapping[str, tuple[Group, ...]]) -> ColumnKey:
@@ -331,10 +340,25 @@ def _joined(
     except DesignError:
         # No items in common: the tasks' own rows say so.
         return None
-    within = {r.task: _from_group(r.groups, group) for r in (c.responses for c in cells)}
+    # Of each task this group, and the groups around the task that are inside it.
+    within: dict[str, tuple[Group, ...]] = {}
+    for r in (c.responses for c in cells):
+        names = [g.name for g in r.groups]
+        inside = r.groups[names.index(group.name) + 1 :] if group.name in names else ()
+        within[r.task] = (group, *inside)
     around = tuple(within[task.task] for task in tasks)
-    models = () if without_pairs else tasks[0].models
-    whole = _all_items(tasks, around, pair_indices(models, baseline))
+    a, b = pair_indices(() if without_pairs else tasks[0].models, baseline)
+    notes = dict.fromkeys(note for task in tasks for note in task.notes)
+    whole = replace(
+        tasks[0],
+        measure=replace(tasks[0].measure, task=around[0][0].name),
+        scores=np.concatenate([task.scores for task in tasks], axis=1),
+        a=a,
+        b=b,
+        bounds=common_value(task.bounds for task in tasks),
+        clusters=None,
+        notes=(*notes, mean_of_tasks(around)),
+    )
     strata = _Strata(tasks=tuple(tasks), whole=whole, around=around)
     if best:
         means = np.stack([task.means() for task in tasks], axis=1)
@@ -343,32 +367,6 @@ def _joined(
         strata = replace(strata, whole=against_best(whole, scores))
     family = strata.whole.family
     return replace(strata, tasks=tuple(replace(task, a=family.a, b=family.b) for task in tasks))
-
-
-def _from_group(groups: Sequence[Group], group: Group) -> tuple[Group, ...]:
-    """Return a group and those inside it, of the groups around a task."""
-    names = [g.name for g in groups]
-    return (group, *(groups[names.index(group.name) + 1 :] if group.name in names else ()))
-
-
-def _all_items(
-    tasks: Sequence[Pairing],
-    around: Sequence[tuple[Group, ...]],
-    pairs: tuple[IntArray, IntArray],
-) -> Pairing:
-    """All items of the tasks as those of one."""
-    first = tasks[0]
-    notes = dict.fromkeys(note for task in tasks for note in task.notes)
-    return replace(
-        first,
-        measure=replace(first.measure, task=around[0][0].name),
-        scores=np.concatenate([task.scores for task in tasks], axis=1),
-        a=pairs[0],
-        b=pairs[1],
-        bounds=_common_bounds(tasks),
-        clusters=None,
-        notes=(*notes, mean_of_tasks(around)),
-    )
 
 
 def _group_table(strata: _Strata, request: Request, kind: str = "group") -> Table:
@@ -452,56 +450,41 @@ def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list
             "with one task, compare its items"
         )
     if alone:
-        left_out = [*left_out, f"not compared, the only task with this metric: {few(alone)}"]
-    # Outermost groups of all tasks; an empty name for a task in none.
-    groups = {r.groups[0].name if r.groups else "" for r in responses}
-    (name,) = groups if len(groups) == 1 else {""}
+        left_out.append(f"not compared, the only task with this metric: {few(alone)}")
+    # The outermost group of all tasks; empty where they are in none, or in several.
+    name = common_value(r.groups[0].name if r.groups else "" for r in responses) or ""
     rows: list[Table] = []
     for metric, some in several.items():
-        fixed, why = _on_these_tasks(cells, metric, some, name, request)
+        names = {task.task for task in some}
+        own = [
+            cell
+            for cell in cells
+            if cell.responses.task in names and task_and_metric(cell.responses)[1] == metric
+        ]
+        n = len(some)
+        title = f"these {counted(n, 'task')}" + (f" of {name}" if name else "")
+        strata = _joined(own, Group(title, 0, "macro", n), request)
+        if strata is None:
+            left_out.append(f"{metric}: no two models can be compared on all of these {n} tasks")
+        else:
+            rows.append(replace(_group_table(strata, request), apart=True))
+            answered = dict.fromkeys(cell.responses.model for cell in own)
+            if rest := [m for m in answered if m not in strata.whole.models]:
+                lacking = f"left out, not on all of them: {few(rest)}"
+                left_out.append(f"{metric}, on these {n} tasks: {lacking}")
         on_any = [m for m in models if any(m in task.models for task in some)]
-        rows += [*fixed, *_across_tables(some, models, on_any, name, request)]
-        left_out = [*left_out, *why]
+        rows += _across_tables(some, models, on_any, name, request)
     return rows, left_out
 
 
-def _on_these_tasks(
-    cells: Sequence[Cell],
-    metric: str,
-    tasks: Sequence[Pairing],
-    name: str,
-    request: Request,
-) -> tuple[list[Table], list[str]]:
-    """Compare the models that answered all the tasks, which are fixed; notes on the others."""
-    names = {task.task for task in tasks}
-    own = [
-        cell
-        for cell in cells
-        if cell.responses.task in names and task_and_metric(cell.responses)[1] == metric
-    ]
-    title = f"these {counted(len(tasks), 'task')}" + (f" of {name}" if name else "")
-    strata = _joined(own, Group(title, 0, "macro", len(tasks)), request)
-    if strata is None:
-        return [], [f"{metric}: no two models can be compared on all of these {len(tasks)} tasks"]
-    models = dict.fromkeys(cell.responses.model for cell in own)
-    rest = [m for m in models if m not in strata.whole.models]
-    lacking = f"{metric}, on these {len(tasks)} tasks: left out, not on all of them: {few(rest)}"
-    return [replace(_group_table(strata, request), apart=True)], [lacking] if rest else []
+def _sample(
+    tasks: Sequence[Pairing], models: Sequence[str]
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Every two models on every task, shape (N, N, T), NaN where they share no item.
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Sample:
-    """Every two models on every task: shape (N, N, T), NaN where they share no item."""
-
-    models: tuple[str, ...]
-    differences: FloatArray
-    """Mean score of the column's model minus that of the row's."""
-    variances: FloatArray
-    """Of these mean differences, over the items of a task."""
-    n_items: IntArray
-
-
-def _sample(tasks: Sequence[Pairing], models: Sequence[str]) -> _Sample:
+    Mean score of the column's model minus that of the row's, the variance of this mean difference
+    over the items of the task, and how many items these are.
+    """
     shape = (len(models), len(models), len(tasks))
     differences, variances = np.full((2, *shape), np.nan)
     n_items = np.zeros(shape, dtype=np.int64)
@@ -512,9 +495,7 @@ def _sample(tasks: Sequence[Pairing], models: Sequence[str]) -> _Sample:
         differences[a, b, t], differences[b, a, t] = mean, -mean
         variances[a, b, t] = variances[b, a, t] = _variances(task, mean)
         n_items[a, b, t] = n_items[b, a, t] = task.n_items
-    return _Sample(
-        models=tuple(models), differences=differences, variances=variances, n_items=n_items
-    )
+    return differences, variances, n_items
 
 
 def _variances(task: Pairing, means: FloatArray) -> FloatArray:
@@ -532,27 +513,27 @@ def _variances(task: Pairing, means: FloatArray) -> FloatArray:
     return np.maximum(total, 0.0) / np.where(n > 1, n * (n - 1.0), np.nan)
 
 
-def _table(sample: _Sample, tasks: Sequence[Pairing], name: str) -> Pairing:
+def _table(models: Sequence[str], tasks: Sequence[Pairing], name: str) -> Pairing:
     """Models by tasks: the mean score of each on each, NaN where it was not run."""
-    scores = np.full((len(sample.models), len(tasks)), np.nan)
+    scores = np.full((len(models), len(tasks)), np.nan)
     for t, task in enumerate(tasks):
-        scores[[sample.models.index(model) for model in task.models], t] = task.means()
+        scores[[models.index(model) for model in task.models], t] = task.means()
     higher = {task.higher_is_better for task in tasks} - {None}
     if len(higher) > 1:
         msg = f"{tasks[0].metric} is better higher on some tasks and lower on others; choose tasks"
         raise DesignError(msg)
-    a, b = pair_indices(sample.models, None)
+    a, b = pair_indices(models, None)
     return Pairing(
         measure=replace(
             joint([task.measure for task in tasks]),
             task=f"{len(tasks)} tasks like " + (f"those of {name}" if name else "these"),
         ),
-        models=sample.models,
+        models=tuple(models),
         scores=scores,
         a=a,
         b=b,
         kind="real",
-        bounds=_common_bounds(tasks),
+        bounds=common_value(task.bounds for task in tasks),
         clusters=None,
         notes=tuple(dict.fromkeys(note for task in tasks for note in task.notes)),
     )
@@ -566,8 +547,8 @@ def _across_tables(
     request: Request,
 ) -> list[Table]:
     """Compare some of the models on tasks that are a random sample; none without the baseline."""
-    sample = _sample(tasks, compared)
-    table = _table(sample, tasks, name)
+    every_two, variances, n_shared = _sample(tasks, compared)
+    table = _table(compared, tasks, name)
     if is_chosen_from_data(request.baseline, models):
         table = against_best(table, table.means())
     elif request.baseline is not None:
@@ -575,16 +556,12 @@ def _across_tables(
             return []
         a, b = pair_indices(table.models, request.baseline)
         table = replace(table, a=a, b=b)
-    return [_across_table(table, sample, request)]
-
-
-def _across_table(table: Pairing, sample: _Sample, request: Request) -> Table:
     family = table.family
-    differences = sample.differences[family.a, family.b]
+    differences = every_two[family.a, family.b]
     alone = Differences(differences, span=table.span[1])
     shown = slice(len(table.a))
-    n_items = sample.n_items[table.a, table.b].sum(axis=1)
-    notes = _across_notes(table, differences[shown], sample.variances[table.a, table.b])
+    n_items = n_shared[table.a, table.b].sum(axis=1)
+    notes = _across_notes(table, differences[shown], variances[table.a, table.b])
 
     def judge() -> Judged:
         of_means = family.scores[family.b] - family.scores[family.a]
@@ -598,7 +575,7 @@ def _across_table(table: Pairing, sample: _Sample, request: Request) -> Table:
         seen = ~np.isnan(differences[which])
         return np.where(seen, differences[which], 0.0), seen.astype(np.float64)
 
-    return Table(
+    across = Table(
         pairing=table,
         estimates=estimates_of([alone], request.confidence_level)[0],
         judge=judge,
@@ -606,6 +583,7 @@ def _across_table(table: Pairing, sample: _Sample, request: Request) -> Table:
         same={"kind": "tasks"},
         apart=True,
     )
+    return [across]
 
 
 def _across_notes(
@@ -626,9 +604,3 @@ def _across_notes(
     for i in np.flatnonzero(seen < n_tasks).tolist():
         notes[i] = (*notes[i], f"both models answered {seen[i]} of the {counted(n_tasks, 'task')}")
     return notes
-
-
-def _common_bounds(tasks: Sequence[Pairing]) -> tuple[float, float] | None:
-    """Those that all tasks have; None for others."""
-    bounds = {task.bounds for task in tasks}
-    return bounds.pop() if len(bounds) == 1 else None

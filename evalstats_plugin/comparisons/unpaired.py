@@ -97,16 +97,6 @@ class _Samples(Compared):
         """Shape (N,): items of each model."""
         return np.array([cell.n for cell in self.cells])
 
-    @property
-    def estimates(self) -> FloatArray:
-        """Shape (P,): difference b - a, or the ratio or odds ratio of b to a."""
-        score = np.array([cell.estimate for cell in self.cells])
-        a, b = score[self.a], score[self.b]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            if EFFECTS.get(self.method.name) == "ratio":
-                return b / a
-            return (b / (1 - b)) / (a / (1 - a)) if self.method.name in EFFECTS else b - a
-
 
 def unpaired(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
     """Compare models as independent samples; return also notes on what was left out.
@@ -179,12 +169,18 @@ def _table(samples: _Samples, request: Request) -> Table:
 
     low, high, prob = solve(request.confidence_level)
     p_values = p_of_limits(interval, request.confidence_level, null=null)
-    estimates = samples.estimates
+    scores = np.array([cell.estimate for cell in samples.cells])
+    score_a, score_b = scores[samples.a], scores[samples.b]
+    estimates = score_b - score_a
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if effect == "ratio":
+            estimates = score_b / score_a
+        elif effect == "odds ratio":
+            estimates = (score_b / (1 - score_b)) / (score_a / (1 - score_a))
     if prob is None:
         prob = prob_of_p(p_values, estimates, null)
     of_pairs = PairEstimates(name, low, high, p_values, prob, estimates)
     n_items = np.minimum(samples.sizes[samples.a], samples.sizes[samples.b])
-    scores = np.array([cell.estimate for cell in samples.cells])
     return Table(
         pairing=samples,
         estimates=of_pairs,
@@ -192,8 +188,8 @@ def _table(samples: _Samples, request: Request) -> Table:
         columns={
             "n_items": n_items.tolist(),
             "notes": _notes(samples, low, high),
-            "score_a": finite_values(scores[samples.a]),
-            "score_b": finite_values(scores[samples.b]),
+            "score_a": finite_values(score_a),
+            "score_b": finite_values(score_b),
         },
         same={"effect": effect},
     )
@@ -265,26 +261,31 @@ def predicted(responses: Sequence[Responses], request: Request) -> tuple[list[Ta
             left_out.setdefault(f"{request.baseline} has no scores", []).append(f"{task} {metric}")
             continue
         pairs: list[tuple[int, int, float, float, int]] = []
+        notes_of_pairs: list[tuple[str, ...]] = []
         firsts, seconds = pair_indices(models, request.baseline)
         for i, j in zip(map(int, firsts), map(int, seconds), strict=True):
             a, b = group[i], group[j]
             if a.predicted is None and b.predicted is None:
                 continue
-            difference = _of_bank(a, b)
-            if isinstance(difference, str):
-                left_out.setdefault(difference, []).append(f"{a.model} and {b.model} on {task}")
+            of_bank = _of_bank(a, b)
+            if isinstance(of_bank, str):
+                left_out.setdefault(of_bank, []).append(f"{a.model} and {b.model} on {task}")
             else:
-                pairs.append((i, j, *difference))
+                difference, error, size, of_pair = of_bank
+                pairs.append((i, j, difference, error, size))
+                notes_of_pairs.append(of_pair)
         if pairs:
-            tables.append(_of_predictions(group, pairs, request))
+            tables.append(
+                _by_errors(group, pairs, request, name=PREDICTED, span=1.0, notes=notes_of_pairs)
+            )
     notes = [f"not compared, {why}: {few(places)}" for why, places in left_out.items()]
     if not tables:
         raise DesignError(f"no adaptive test can be compared; {'; '.join(notes)}")
     return tables, notes
 
 
-def _of_bank(a: Responses, b: Responses) -> tuple[float, float, int] | str:
-    """Difference over all items, its standard error, and the number of items; or why not."""
+def _of_bank(a: Responses, b: Responses) -> tuple[float, float, int, tuple[str, ...]] | str:
+    """Difference over all items, its standard error, number of items and notes; or why not."""
     for r in (a, b):
         if r.predicted is not None and r.predicted.estimate is None:
             return "the bank of an adaptive test predicts another metric"
@@ -299,31 +300,14 @@ def _of_bank(a: Responses, b: Responses) -> tuple[float, float, int] | str:
     errors = [math.hypot(np.sqrt(x.variances.sum()) / len(ids), x.common) for x in (of_a, of_b)]
     draws = [None if r.predicted is None else r.predicted.draws for r in (a, b)]
     error = math.hypot(*errors)
+    notes = (f"of predicted scores on all {counted(len(ids), 'item')} of the bank",)
     if draws[0] is not None and draws[1] is not None:
         error = difference_error(draws[0], errors[0], draws[1], errors[1])
-    return float((of_b.scores - of_a.scores).mean()), error, len(ids)
-
-
-def _shared(a: Responses, b: Responses) -> tuple[int, float]:
-    """Number of draws that two adaptive tests share, and the correlation of their errors."""
-    first, second = (None if r.predicted is None else r.predicted.draws for r in (a, b))
-    if first is None or second is None:
-        return 0, 0.0
-    return first.n_shared(second), shared_correlation(first, second)
-
-
-def _of_predictions(
-    group: Sequence[Responses],
-    pairs: Sequence[tuple[int, int, float, float, int]],
-    request: Request,
-) -> Table:
-    notes: list[tuple[str, ...]] = []
-    for i, j, *_, size in pairs:
-        note = f"of predicted scores on all {counted(size, 'item')} of the bank"
-        n, correlation = _shared(group[i], group[j])
-        by_draws = f"the same {counted(n, 'item')} drawn for both: errors correlate by"
-        notes.append((note, f"{by_draws} {correlation:.2f}") if n else (note,))
-    return _by_errors(group, pairs, request, name=PREDICTED, span=1.0, notes=notes)
+        if n := draws[0].n_shared(draws[1]):
+            correlation = shared_correlation(draws[0], draws[1])
+            by_draws = f"the same {counted(n, 'item')} drawn for both: errors correlate by"
+            notes = (*notes, f"{by_draws} {correlation:.2f}")
+    return float((of_b.scores - of_a.scores).mean()), error, len(ids), notes
 
 
 def _by_errors(

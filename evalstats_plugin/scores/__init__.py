@@ -1,7 +1,7 @@
 """Scores with intervals: epochs, clusters, groups, metrics that are not means.
 
-* `intervals`: the public function; `methods`: its methods, the defaults and why; `columns`: 0/1
-  scores of a matrix, counted; `groups`: scores of groups of tasks; `missing`: items without a score
+* `intervals`: the public function; `methods`: its methods, the defaults and why
+* `groups`: scores of groups of tasks; `missing`: items without a score
 * `cells`: one model on one task under one metric, with clusters, and what the rows of one metric
   know together
 * `metrics`: F1, AUC, BLEU and other metrics that are not means

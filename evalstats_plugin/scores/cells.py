@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.measure import Scale, agree
 from evalstats_plugin.data.methods import Kind
 from evalstats_plugin.data.metrics import BITS, PERPLEXITY, stock_metric
-from evalstats_plugin.data.responses import LARGEST, Responses
+from evalstats_plugin.data.published import counts_in_full
+from evalstats_plugin.data.responses import LARGEST, Responses, shared_items
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.scales import UNLIMITED, strays
 from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.scores.metrics import Composite, composites
 from evalstats_plugin.stats.arrays import FloatArray
-
-SumsOf: TypeAlias = "Callable[[Cell], tuple[FloatArray, FloatArray]]"
 
 Estimand = Literal["items", "clusters"]
 
@@ -40,6 +39,8 @@ HEAVY = 9.0
 """Kurtosis of leave-one-out values above which the jackknife's interval is perhaps too short."""
 
 UNIT = (0.0, 1.0)
+
+T = TypeVar("T")
 
 MetricKey: TypeAlias = tuple[str, tuple[float, float]]
 """Name of a metric, without lm-eval's filter "none", and its bounds."""
@@ -231,36 +232,48 @@ def _of_logged_counts(r: Responses) -> Cell:
     """Recover the counts behind a logged proportion, where they can be proven.
 
     For 0/1 scores, and for no others with the same mean in [0, 1], the standard error that
-    harnesses log is √(p(1 − p)/(n − 1)).
+    harnesses log is √(p(1 − p)/(n − 1)). Of other values it is what limits come from.
     """
     notes = r.notes or ("no interval: no scores of items, but their value alone",)
     nothing = Cell(responses=r, kind=None, n=r.logged_n or 0, notes=notes)
-    if r.logged_std_error and r.published == "error":
-        return replace(nothing, published_error=r.logged_std_error)
-    if r.logged is None or not r.logged_n or r.aggregation != "mean":
+    p, n, error = r.logged, r.logged_n, r.logged_std_error
+    if p is None:
         return nothing
-    p, n = r.logged, r.logged_n
-    if not 0 <= p <= 1:
-        return nothing
-    k = round(p * n)
-    if not math.isclose(k / n, p, rel_tol=0, abs_tol=1e-6):
-        return nothing
-    if n > 1:
-        expected = math.sqrt(p * (1 - p) / (n - 1))
-        logged = r.logged_std_error
-        if logged is None or not abs(logged - expected) <= 1e-6 * max(expected, 1e-3):
-            return nothing
-    note = "counts recovered from the value, its stderr and n"
-    note = note if r.notes else f"no samples logged: {note}"
     # Once there is an interval, notes give no reason against it.
     reasons = tuple(each.removeprefix("no interval: ") for each in r.notes)
-    return replace(
-        nothing,
-        kind="binary",
-        successes=float(k),
-        bounds=(0.0, 1.0),
-        notes=reasons if r.published == "counts" else (*reasons, note),
-    )
+    start = "" if r.notes else "no samples logged: "
+    k: int | None = None
+    note = "counts recovered from the value, its stderr and n"
+    if r.aggregation == "mean" and r.published != "error" and 0 <= p <= 1:
+        if n:
+            k = _right_answers(p, n, error)
+        elif error and (counts := counts_in_full(r.metric, p, error)):
+            k, n, note = counts.k, counts.n, "counts and n recovered from the value and its stderr"
+    if k is not None and n:
+        return replace(
+            nothing,
+            kind="binary",
+            n=n,
+            successes=float(k),
+            bounds=(0.0, 1.0),
+            notes=reasons if r.published == "counts" else (*reasons, start + note),
+        )
+    # What rounding leaves of 0 would be an interval of no width.
+    if not error or error <= 1e-8 * abs(p):
+        return nothing
+    note = "limits from the logged standard error alone"
+    notes = notes if r.published == "error" else (*reasons, start + note)
+    return replace(nothing, published_error=error, notes=notes)
+
+
+def _right_answers(p: float, n: int, error: float | None) -> int | None:
+    """Return the right answers of n, None where the value or its error is of no 0/1 scores."""
+    k = round(p * n)
+    if not math.isclose(k / n, p, rel_tol=0, abs_tol=1e-6):
+        return None
+    expected = math.sqrt(p * (1 - p) / max(n - 1, 1))
+    is_proven = error is not None and abs(error - expected) <= 1e-6 * max(expected, 1e-3)
+    return k if n == 1 or is_proven else None
 
 
 def _of_left_out(responses: Responses, without: FloatArray) -> Cell:
@@ -328,6 +341,12 @@ def _of_pairs(responses: Responses) -> Cell:
     )
 
 
+def common_value(values: Iterable[T]) -> T | None:
+    """Return the value that all have; None where they differ."""
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
 def check_confidence_level(confidence_level: float) -> None:
     """Raise `DesignError` for a confidence level outside (0, 1)."""
     if not 0 < confidence_level < 1:
@@ -376,6 +395,14 @@ def by_task(responses: Iterable[Responses]) -> dict[tuple[str, str], list[Respon
     return grouped(responses, task_and_metric)
 
 
+def align(r: Responses, to: Responses) -> FloatArray:
+    """Return the mean scores of the items of other responses, NaN where an item has none."""
+    scores = np.full(len(to.item_ids), np.nan)
+    if (shared := shared_items(r, to)) is not None:
+        scores[shared[1]] = r.item_means[shared[0]]
+    return scores
+
+
 def cluster_names(clusters: NDArray[Any]) -> NDArray[np.str_]:
     """Return the clusters as text, shape (M,); an item without one is a cluster of its own."""
     given = clusters.astype(str)
@@ -400,7 +427,8 @@ def weighted_sums(cell: Cell) -> tuple[FloatArray, FloatArray]:
 
 
 def cluster_arrays(
-    cells: Sequence[Cell], sums_of: SumsOf = cluster_sums
+    cells: Sequence[Cell],
+    sums_of: Callable[[Cell], tuple[FloatArray, FloatArray]] = cluster_sums,
 ) -> tuple[FloatArray, FloatArray]:
     """Cluster sums of many cells, shape (cells, C), padded with clusters of size 0."""
     sums = [sums_of(cell) for cell in cells]
@@ -423,10 +451,6 @@ class Known(NamedTuple):
     low: bool
     """Whether any is at the lower bound."""
     high: bool
-
-    def also(self, other: Known) -> Known:
-        """Return what both have shown."""
-        return Known(*(a or b for a, b in zip(self, other, strict=True)))
 
 
 Metrics: TypeAlias = dict[MetricKey, Known]
@@ -460,9 +484,8 @@ def merged(parts: Iterable[Mapping[MetricKey, Known]]) -> Metrics:
     together: Metrics = {}
     for part in parts:
         for key, shown in part.items():
-            before = together.get(key)
-            if before != shown:
-                together[key] = shown.also(before) if before else shown
+            before = together.get(key, shown)
+            together[key] = Known(*(a or b for a, b in zip(before, shown, strict=True)))
     return together
 
 

@@ -15,7 +15,6 @@ from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.measure import Measures
 from evalstats_plugin.data.methods import Method
-from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite, grouped
 from evalstats_plugin.data.runs import run_of
 from evalstats_plugin.errors import counted
@@ -80,7 +79,10 @@ def control_variate(
     )  # fmt: skip
     rows = [replace(row, depth=len(r.groups)) for row, r in zip(plain, everything, strict=True)]
     notes = (*notes, *plain.notes)
-    for every in _by_task(everything):
+    order = sorted(range(len(everything)), key=lambda i: run_of(everything[i]))
+    latest = {(everything[i].model, everything[i].task, everything[i].metric): i for i in order}
+    of_tasks = grouped(sorted(latest.values()), lambda i: task_and_metric(everything[i]))
+    for every in of_tasks.values():
         # Adaptive tests have chosen items, which control variates cannot adjust for.
         where = [i for i in every if everything[i].predicted is None]
         table, of_task = _table([cells[i] for i in where]), [rows[i] for i in where]
@@ -92,13 +94,6 @@ def control_variate(
     if not any(row.method == METHOD for row in rows):
         notes = (*notes, "control variates changed nothing: no model ran only a part of the items")
     return Intervals(tuple(group_rows(cells, rows)), notes, plain.seed)
-
-
-def _by_task(responses: Sequence[Responses]) -> list[list[int]]:
-    """Indices of the latest responses of each model, by task and metric."""
-    order = sorted(range(len(responses)), key=lambda i: run_of(responses[i]))
-    latest = {(responses[i].model, responses[i].task, responses[i].metric): i for i in order}
-    return list(grouped(sorted(latest.values()), lambda i: task_and_metric(responses[i])).values())
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -124,26 +119,18 @@ def _table(cells: Sequence[Cell]) -> _Table:
     joined = ResponseMatrix.join([replace(r, scores=r.item_means[:, None]) for r in responses])
     scores = np.full((len(cells), len(joined.item_ids)), np.nan)
     scores[usable] = joined.scores[:, :, 0]
-    of_others, n_others = _of_others(scores)
-    return _Table(cells, scores, of_others, n_others)
-
-
-def _of_others(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean score of the other models on each item, shape (N, M), and how many they are, (N,).
-
-    Scores are centred on each model's own mean, so that it does not matter which models answered
-    an item.
-    """
     seen = ~np.isnan(scores)
     count = seen.sum(axis=1, keepdims=True)
     filled = np.where(seen, scores, 0.0)
+    # Centred on each model's own mean, so that it does not matter which models answered an item.
     means = filled.sum(axis=1, keepdims=True) / np.maximum(count, 1)
     above = np.where(seen, scores - means, 0.0)
     n_others = seen.sum(axis=0) - seen
     of_others = np.where(
         n_others > 0, (above.sum(axis=0) - above) / np.maximum(n_others, 1), np.nan
     )
-    return of_others, (count[:, 0] > 0).sum() - (count[:, 0] > 0)
+    has_scores = count[:, 0] > 0
+    return _Table(cells, scores, of_others, has_scores.sum() - has_scores)
 
 
 def _of_bounds(

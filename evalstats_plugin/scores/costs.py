@@ -13,10 +13,10 @@ from typing import ClassVar
 import numpy as np
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
-from evalstats_plugin.data.responses import Responses, shared_items
+from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import Results, finite, grouped
 from evalstats_plugin.errors import DesignError, counted, few
-from evalstats_plugin.scores.cells import HEAVY, UNIT, check_confidence_level, cluster_names
+from evalstats_plugin.scores.cells import HEAVY, UNIT, align, check_confidence_level, cluster_names
 from evalstats_plugin.scores.intervals import intervals
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 from evalstats_plugin.scores.slices import is_mean
@@ -151,7 +151,7 @@ def _row(cost: Responses, score: Responses, row: ScoreInterval | None, level: fl
         notes.append("costs that do not vary have no limits")
     per_right = (None, None, None)
     if row is not None and _counts_right(score, row):
-        right = _aligned(score, cost)
+        right = align(score, cost)
         both = logged & np.isfinite(right)
         per_right = _limits(cost, spent, right, both, level, extra=0.5)
         if both.sum() < logged.sum():
@@ -172,14 +172,6 @@ def _counts_right(score: Responses, row: ScoreInterval) -> bool:
     """Whether a score is the mean of shares of right answers."""
     on_unit = row.measure is not None and row.measure.bounds == UNIT
     return on_unit and is_mean(score) and row.higher_is_better is not False
-
-
-def _aligned(score: Responses, cost: Responses) -> FloatArray:
-    """Return the scores of the items of a cost, NaN where an item has none."""
-    aligned = np.full(len(cost.item_ids), np.nan)
-    if (shared := shared_items(score, cost)) is not None:
-        aligned[shared[1]] = score.item_means[shared[0]]
-    return aligned
 
 
 def _limits(

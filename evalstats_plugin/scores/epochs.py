@@ -123,7 +123,12 @@ def is_curve(name: str) -> bool:
 
 
 def _derived(responses: ResponsesLike, names: Sequence[str], *, keep: bool) -> ResponseSet:
-    asked = [(name, *_parsed(name)) for name in dict.fromkeys(names)]
+    asked: list[tuple[str, str, int]] = []
+    for name in dict.fromkeys(names):
+        match = re.fullmatch(r"(pass@|pass\^|maj@|cons@)([1-9][0-9]*)", name)
+        if match is None:
+            raise SelectionError(f"{name!r} is not {' or '.join(AT_K)}; write pass@4, for example")
+        asked.append((name, match[1], int(match[2])))
     listed, notes = as_list(responses)
     derived_responses: list[Responses] = []
     unfit: dict[str, dict[str, dict[str, str]]] = {name: {} for name, _, _ in asked}
@@ -131,9 +136,13 @@ def _derived(responses: ResponsesLike, names: Sequence[str], *, keep: bool) -> R
         derived_responses += [r] if keep else []
         epochs = r.as_epochs
         for name, kind, k in asked:
-            if why := _unfit(epochs, k) or _without_answers(epochs, kind):
+            if why := _unfit(epochs, kind, k):
                 place = f"{r.task} {epochs.metric.removesuffix(',none')}"
-                unfit[name].setdefault(why, {}).setdefault(place, place + _example(epochs, why))
+                example = ""
+                if why == _NOT_BINARY:
+                    other = ~np.isin(epochs.scores, (0.0, 1.0)) & ~np.isnan(epochs.scores)
+                    example = f" (such as {epochs.scores[other][0]:g})"
+                unfit[name].setdefault(why, {}).setdefault(place, place + example)
             else:
                 derived_responses.append(_derive(epochs, name, kind, k))
     derived = {r.metric.partition(" ")[0] for r in derived_responses}
@@ -150,14 +159,7 @@ def _derived(responses: ResponsesLike, names: Sequence[str], *, keep: bool) -> R
     return ResponseSet(tuple(derived_responses), (*notes, *left_out))
 
 
-def _parsed(name: str) -> tuple[str, int]:
-    match = re.fullmatch(r"(pass@|pass\^|maj@|cons@)([1-9][0-9]*)", name)
-    if match is None:
-        raise SelectionError(f"{name!r} is not {' or '.join(AT_K)}; write pass@4, for example")
-    return match[1], int(match[2])
-
-
-def _unfit(r: Responses, k: int) -> str:
+def _unfit(r: Responses, kind: str, k: int) -> str:
     """Return why a score at k cannot be derived; nothing if it can."""
     n_epochs = int(r.scores.shape[1])
     if not len(r.item_ids):
@@ -170,22 +172,9 @@ def _unfit(r: Responses, k: int) -> str:
         return f"{n_epochs} epoch{'s' if n_epochs > 1 else ''} only"
     if (~np.isnan(r.scores)).sum(axis=1).max() < k:
         return f"no item with {k} scored epochs"
-    return ""
-
-
-def _without_answers(r: Responses, kind: str) -> str:
-    """Return why there is nothing to vote on; nothing if there is, or no vote is asked for."""
-    has_answers = r.answers is not None and r.answers.shape == r.scores.shape
-    if kind != VOTE or has_answers:
-        return ""
-    return 'no text of each answer logged, or read (in Python read(repeats="answers"))'
-
-
-def _example(r: Responses, why: str) -> str:
-    if why != _NOT_BINARY:
-        return ""
-    other = r.scores[~np.isin(r.scores, (0.0, 1.0)) & ~np.isnan(r.scores)]
-    return f" (such as {other[0]:g})"
+    votes_on_nothing = kind == VOTE and (r.answers is None or r.answers.shape != r.scores.shape)
+    lacking = 'no text of each answer logged, or read (in Python read(repeats="answers"))'
+    return lacking if votes_on_nothing else ""
 
 
 def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:

@@ -29,7 +29,7 @@ from evalstats_plugin.data.runs import (
 )
 from evalstats_plugin.data.scales import settled, strays
 from evalstats_plugin.errors import counted, few
-from evalstats_plugin.scores.cells import make_cell
+from evalstats_plugin.scores.cells import align, make_cell
 from evalstats_plugin.stats.arrays import IntArray
 
 PROBLEMS = {
@@ -102,7 +102,13 @@ def find_differences(latest: Iterable[Responses]) -> Iterator[Finding]:
     """Yield what makes models incomparable on a task: versions, settings, questions, prompts."""
     latest = list(latest)
     yield from _versions(latest)
-    for task, of_models in _of_tasks(latest).items():
+    # Of each model by task, the metric that has most items.
+    best: dict[tuple[str, str], Responses] = {}
+    for r in latest:
+        key = (r.task, r.model)
+        if key not in best or len(r.item_ids) > len(best[key].item_ids):
+            best[key] = r
+    for task, of_models in grouped(best.values(), lambda r: r.task).items():
         if len(of_models) > 1:
             yield from _settings(task, of_models)
             yield from _hashes(task, of_models)
@@ -229,16 +235,6 @@ def _by_value(name: str, holders: dict[str, list[Responses]]) -> str:
     )
 
 
-def _of_tasks(latest: Sequence[Responses]) -> dict[str, list[Responses]]:
-    """Return one response of each model by task: of the metric that has most items."""
-    best: dict[tuple[str, str], Responses] = {}
-    for r in latest:
-        key = (r.task, r.model)
-        if key not in best or len(r.item_ids) > len(best[key].item_ids):
-            best[key] = r
-    return grouped(best.values(), lambda r: r.task)
-
-
 def _settings(task: str, of_models: Sequence[Responses]) -> Iterator[Finding]:
     """Compare settings of the task; a model has its own chat template, or none."""
     # Settings of one harness are no others' business.
@@ -337,12 +333,7 @@ def _difficulty(r: Responses, gone: NDArray[np.bool_], others: Sequence[Response
     """Compare the other models' scores on the items that one model lacks with those on the rest."""
     if gone.all():
         return ", all of them"
-    columns: list[NDArray[np.float64]] = []
-    for other in others:
-        if (shared := shared_items(r, other)) is not None:
-            column = np.full(len(gone), np.nan)
-            column[shared[0]] = other.item_means[shared[1]]
-            columns.append(column)
+    columns = [align(other, r) for other in others]
     scores = np.array([c for c in columns if np.isfinite(c).any()])
     if not len(scores):
         return ""

@@ -12,7 +12,7 @@ from evalstats_plugin.data.measure import joint
 from evalstats_plugin.data.responses import Group, Weighting, mean_of_tasks, task_shares
 from evalstats_plugin.data.results import finite
 from evalstats_plugin.errors import counted, few
-from evalstats_plugin.scores.cells import Cell
+from evalstats_plugin.scores.cells import Cell, common_value
 from evalstats_plugin.scores.methods import DEFAULTS
 from evalstats_plugin.scores.missing import with_open
 from evalstats_plugin.scores.rows import ADAPTIVE, NO_METHOD, ScoreInterval
@@ -186,19 +186,25 @@ def _combine(
     tasks' own intervals are combined.
     """
     estimates = np.array([c.estimate for c in cells])
-    bounds = {c.bounds for c in cells}
+    bounds = common_value(c.bounds for c in cells)
     auto = all(
         c.composite is None and r.method == DEFAULTS[c.kind][0]
         for c, r in zip(cells, rows, strict=True)
         if c.kind
     )
-    common = bounds.pop() if len(bounds) == 1 else None
-    if auto and common is not None:
-        low, high = common
+    if auto and bounds is not None:
+        low, high = bounds
         width = high - low
+        parts = [
+            strata.smoothed_binary(c.successes, c.n)
+            if c.kind == "binary"
+            else strata.smoothed_scores((c.values - low) / width)
+            for c in cells
+        ]
+        means, variances = (np.array([float(p[i]) for p in parts]) for i in (0, 1))
         share = strata.beta_effective(
             (estimates - low) / width,
-            _smoothed(cells, low, width),
+            strata.Smoothed(means, variances),
             shares,
             confidence_level=rows[0].confidence_level,
         )
@@ -206,14 +212,3 @@ def _combine(
     lows, highs = (np.array([getattr(r, side) for r in rows]) for side in ("low", "high"))
     names = ", ".join(sorted({r.method for r in rows}))
     return strata.mover(estimates, Interval(lows, highs), shares), f"mover({names})"
-
-
-def _smoothed(cells: Sequence[Cell], low: float, width: float) -> strata.Smoothed:
-    parts = [
-        strata.smoothed_binary(c.successes, c.n)
-        if c.kind == "binary"
-        else strata.smoothed_scores((c.values - low) / width)
-        for c in cells
-    ]
-    means, variances = (np.array([float(p[i]) for p in parts]) for i in (0, 1))
-    return strata.Smoothed(means, variances)

@@ -2,8 +2,8 @@
 
 `intervals` makes a `Cell` of each `Responses`; `_Solver` chooses the method of each cell and runs
 each method once, on all cells that it fits. Then come what clusters change, finite populations,
-and the rows of groups of tasks (`scores.groups`). 0/1 scores in a matrix need no cells
-(`scores.columns`).
+and the rows of groups of tasks (`scores.groups`). 0/1 scores in a matrix need no cells: they are
+counted by columns (`Tally`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from scipy import special
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_list, as_responses
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
-from evalstats_plugin.data.measure import Measures
+from evalstats_plugin.data.measure import Measure, Measures
 from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
-from evalstats_plugin.data.responses import Prediction, Responses
+from evalstats_plugin.data.metrics import with_stock
+from evalstats_plugin.data.responses import IN_ARRAY, Prediction, Responses
 from evalstats_plugin.data.results import finite, finite_values, grouped, records
 from evalstats_plugin.data.scales import settled
 from evalstats_plugin.data.store import ResponseStore, by_models
@@ -33,6 +34,7 @@ from evalstats_plugin.scores.cells import (
     UNIT,
     Cell,
     Estimand,
+    Known,
     Metrics,
     Missing,
     check_confidence_level,
@@ -49,7 +51,6 @@ from evalstats_plugin.scores.cells import (
     weighted_sums,
     with_known,
 )
-from evalstats_plugin.scores.columns import Tally, tally
 from evalstats_plugin.scores.groups import group_rows
 from evalstats_plugin.scores.methods import (
     AS_PRINTED,
@@ -62,10 +63,9 @@ from evalstats_plugin.scores.methods import (
     DEFAULTS,
     INTERVALS,
 )
-from evalstats_plugin.scores.metrics import Composite
 from evalstats_plugin.scores.missing import n_open, of_all, open_level, with_open
 from evalstats_plugin.scores.rows import ADAPTIVE, NO_METHOD, Intervals, ScoreInterval
-from evalstats_plugin.stats.arrays import FloatArray, Rng
+from evalstats_plugin.stats.arrays import FloatArray, IntArray, Rng
 from evalstats_plugin.stats.clustered import (
     anova_icc,
     by_cluster,
@@ -194,7 +194,13 @@ def intervals(
         listed, notes = as_list(responses)
         cells = _cells(listed)
         rows = _of_cells(cells, solver, population, known(cells))
-    return Intervals(tuple(rows), (*notes, *_used_instead(solver.method, rows)), seed)
+    # Groups have notes of their own.
+    used = [row.method for row in rows if row.kind == "task"]
+    instead = [name for name in used if name not in (solver.method, NO_METHOD)]
+    if instead and solver.method != "auto":
+        n, names = counted(len(used), "score"), ", ".join(dict.fromkeys(instead))
+        notes = (*notes, f"{solver.method} does not fit {len(instead)} of {n}: {names} there")
+    return Intervals(tuple(rows), notes, seed)
 
 
 def _of_store(
@@ -253,11 +259,11 @@ class _Treated(NamedTuple):
 def _treated(cell: Cell, how: _Treated) -> Cell:
     if cell.clusters is not None:
         cell = replace(cell, estimand=how.estimand)
-    if how.missing != "zero" or not n_open(cell):
+    n = n_open(cell)
+    if how.missing != "zero" or not n:
         return cell
     low, high = cell.bounds or (0.0, 0.0)
     worst = high if cell.responses.higher_is_better is False else low
-    n = n_open(cell)
     note = f"{n} of {cell.n + n} items have no score and count as {worst:g}"
     gone = left_out(n, cell.n + n)
     notes = (*(old for old in cell.notes if old not in gone), note)
@@ -324,7 +330,10 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
         lower, upper = predicted_limits(r.predicted, level)
         method = NO_METHOD if lower is None else ADAPTIVE
     elif cell.published_error is not None:
-        method, half = published_limits(cell.published_error, cell.n, level)
+        method, quantile = "z", float(normal_quantile(level))
+        if cell.n > 1:
+            method, quantile = "t", float(t_quantile(cell.n - 1, confidence_level=level))
+        half = cell.published_error * quantile
         lower, upper = finite(cell.estimate - half), finite(cell.estimate + half)
     if cell.kind == "real" and lower == upper is not None:
         why = f"all {counted(cell.n, 'score')} are equal, on a scale that is not known"
@@ -356,13 +365,6 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
         population=population,
         measure=r.measure,
     )
-
-
-def published_limits(std_error: float, n: int, confidence_level: float) -> tuple[str, float]:
-    """Method and half width of the interval of a mean whose standard error is all that is known."""
-    if n > 1:
-        return "t", float(std_error * t_quantile(n - 1, confidence_level=confidence_level))
-    return "z", float(std_error * normal_quantile(confidence_level))
 
 
 def predicted_limits(
@@ -407,16 +409,6 @@ def _with_coverage(cell: Cell, row: ScoreInterval, solver: _Solver) -> ScoreInte
 
 def _no_interval(method: str, n: int) -> str:
     return f"{method} gives no interval for {counted(n, 'such item')}"
-
-
-def _used_instead(asked: str, rows: Sequence[ScoreInterval]) -> list[str]:
-    """Return a note on methods used where the one asked for does not fit; groups have their own."""
-    tasks = [] if asked == "auto" else [row.method for row in rows if row.kind == "task"]
-    others = [method for method in tasks if method not in (asked, NO_METHOD)]
-    if not others:
-        return []
-    names = ", ".join(dict.fromkeys(others))
-    return [f"{asked} does not fit {len(others)} of {counted(len(tasks), 'score')}: {names} there"]
 
 
 class _Solver:
@@ -568,19 +560,15 @@ def _of_composites(
         parts = [function(*c.ranked) for c in composites if c.ranked is not None]
     else:
         more = sampling if method.name == "sums-percentile" else {}
-        parts = [
-            function(_units(c, cell.clusters), c.value, **more)
-            for c, cell in zip(composites, batch, strict=True)
-        ]
+        parts = []
+        for c, cell in zip(composites, batch, strict=True):
+            # What each sampled unit, an item or a cluster of items, adds to the sums.
+            units = c.statistics
+            if cell.clusters is not None:
+                units = by_cluster(units, cluster_names(cell.clusters), axis=0)
+            parts.append(function(units, c.value, **more))
     low, high = np.array(parts, dtype=np.float64).reshape(-1, 2).T
     return low, high
-
-
-def _units(composite: Composite, clusters: NDArray[Any] | None) -> FloatArray:
-    """What each sampled unit, an item or a cluster of items, adds to the sums."""
-    if clusters is None:
-        return composite.statistics
-    return by_cluster(composite.statistics, cluster_names(clusters), axis=0)
 
 
 def _beside_independent(
@@ -820,3 +808,73 @@ def _open_counts(
         low[same] = other.of_counts(method, least[same], size[same])[0]
         high[same] = other.of_counts(method, most[same], size[same])[1]
     return where.tolist(), low.tolist(), high.tolist()
+
+
+class Tally(NamedTuple):
+    """Answers of N models to T tasks, a task being one under one metric; in the matrix's order."""
+
+    models: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    right: IntArray
+    """Shape (N, T), like the next two."""
+    n: IntArray
+    """Items that have a score."""
+    n_missing: IntArray
+    counts: NDArray[np.bool_]
+    """Whether these counts are all there is to the task: shape (T,)."""
+
+    @property
+    def tasks(self) -> tuple[tuple[str, str], ...]:
+        """Task and metric of each."""
+        return tuple((measure.task, measure.metric) for measure in self.measures)
+
+    def of(self, which: NDArray[np.bool_]) -> Tally:
+        """Some of the tasks."""
+        some = tuple(m for m, wanted in zip(self.measures, which, strict=True) if wanted)
+        right, n, n_missing = (part[:, which] for part in (self.right, self.n, self.n_missing))
+        return Tally(self.models, some, right, n, n_missing, self.counts[which])
+
+    def known(self) -> Metrics:
+        """What the tasks that are known by their counts alone show of their metrics."""
+        low: NDArray[np.bool_] = np.any(self.right < self.n, axis=0)
+        high: NDArray[np.bool_] = np.any(self.right > 0, axis=0)
+        return merged(
+            {metric_key(metric, UNIT): Known(partial=False, low=bool(low[t]), high=bool(high[t]))}
+            for t, (_, metric) in enumerate(self.tasks)
+            if self.counts[t]
+        )
+
+
+def tally(matrix: ResponseMatrix) -> Tally | None:
+    """Count right answers; None where items come in clusters or were answered several times."""
+    if matrix.clusters is not None or matrix.scores.shape[2] != 1 or not matrix.scores.size:
+        return None
+    changes = [names[1:] != names[:-1] for names in (matrix.tasks, matrix.metrics)]
+    starts = np.flatnonzero(np.r_[True, changes[0] | changes[1]])
+    names = list(zip(matrix.tasks[starts].tolist(), matrix.metrics[starts].tolist(), strict=True))
+    place = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    if len(place) < len(names):
+        # Items of a task are brought next to each other.
+        of_run = np.array([place[name] for name in names])
+        of_item = np.repeat(of_run, np.diff(starts, append=len(matrix.tasks)))
+        matrix = submatrix(matrix, slice(None), np.argsort(of_item, kind="stable"))
+        size = np.bincount(of_item)
+        starts = np.cumsum(size) - size
+    measure_of = matrix.measure_of
+    measures = tuple(
+        with_stock(measure_of[str(task), str(metric)], IN_ARRAY) for task, metric in place
+    )
+    scores = matrix.scores[:, :, 0]
+    right, wrong = _count(scores == 1, starts), _count(scores == 0, starts)
+    n, size = right + wrong, np.diff(starts, append=scores.shape[1])
+    n_missing = np.broadcast_to(np.int64(0), n.shape)
+    if (n < size).any():
+        n_missing = _count(np.isnan(scores), starts)
+    free = [m.aggregation == "mean" and (m.scale is None or m.bounds == UNIT) for m in measures]
+    counts = ((n + n_missing == size) & (n > 0)).all(axis=0) & free
+    return Tally(matrix.models, measures, right, n, n_missing, counts)
+
+
+def _count(answers: NDArray[np.bool_], starts: IntArray) -> IntArray:
+    """Count by task, shape (N, T) from (N, M)."""
+    return np.add.reduceat(answers, starts, axis=1, dtype=np.int64)

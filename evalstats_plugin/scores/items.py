@@ -20,7 +20,7 @@ from evalstats_plugin.data.responses import Responses, mean_over_epochs
 from evalstats_plugin.data.results import finite_values
 from evalstats_plugin.data.runs import one_of_each, run_of
 from evalstats_plugin.data.scales import settled
-from evalstats_plugin.scores.cells import by_task, task_and_metric
+from evalstats_plugin.scores.cells import by_task, common_value, task_and_metric
 from evalstats_plugin.scores.rows import ItemComparison, Outcome, OutcomeCounts
 from evalstats_plugin.stats.arrays import FloatArray, steady
 
@@ -124,10 +124,23 @@ def _answers(group: Sequence[Responses], matrix: ResponseMatrix) -> ItemAnswers:
     means = steady(np.divide(totals, counts, out=np.full(len(counts), np.nan), where=counts > 0))
     order = np.argsort(means if higher is False else -means, kind="stable")
     scores = scores[order]
-    n_models = (~np.isnan(scores)).sum(axis=0)
+    scored = ~np.isnan(scores)
+    n_models = scored.sum(axis=0)
     sums = np.nansum(scores, axis=0)
-    bounds = {r.bounds for r in group}
     correlation = rest_correlations(scores)
+    low = np.where(scored, scores, np.inf).min(axis=0)
+    high = np.where(scored, scores, -np.inf).max(axis=0)
+    same = (n_models > 1) & (low == high)
+    ends = common_value(r.bounds for r in group)
+    if ends is None and np.isin(scores[scored], (0.0, 1.0)).all():
+        ends = (0.0, 1.0)
+    flags = np.full(scores.shape[1], "", dtype=object)
+    flags[same] = ALL_SAME
+    if ends is not None:
+        worst, best = ends if higher is not False else ends[::-1]
+        flags[same & (high == best)] = ALL_RIGHT
+        flags[same & (high == worst)] = ALL_WRONG
+    flags[against_rest(scores, correlation)] = AGAINST_REST
     return ItemAnswers(
         task=group[0].task,
         metric=group[0].metric,
@@ -139,7 +152,7 @@ def _answers(group: Sequence[Responses], matrix: ResponseMatrix) -> ItemAnswers:
         item_means=np.divide(sums, n_models, out=np.full(len(sums), np.nan), where=n_models > 0),
         n_models=n_models.astype(np.int64),
         rest_correlation=correlation,
-        flags=_flags(scores, correlation, bounds.pop() if len(bounds) == 1 else None, higher),
+        flags=tuple(flags.tolist()),
     )
 
 
@@ -166,28 +179,6 @@ def rest_correlations(scores: FloatArray) -> FloatArray:
     varies = product > 1e-12 * scale
     together = (item * other).sum(axis=0)
     return np.divide(together, product, out=np.full(len(product), np.nan), where=varies)
-
-
-def _flags(
-    scores: FloatArray,
-    correlation: FloatArray,
-    bounds: tuple[float, float] | None,
-    higher: bool | None,  # noqa: FBT001 - as in Responses
-) -> tuple[str, ...]:
-    scored = ~np.isnan(scores)
-    n = scored.sum(axis=0)
-    low = np.where(scored, scores, np.inf).min(axis=0)
-    high = np.where(scored, scores, -np.inf).max(axis=0)
-    same = (n > 1) & (low == high)
-    ends = bounds or ((0.0, 1.0) if np.isin(scores[scored], (0.0, 1.0)).all() else None)
-    worst, best = (None, None) if ends is None else ends if higher is not False else ends[::-1]
-    flags = np.full(scores.shape[1], "", dtype=object)
-    flags[same] = ALL_SAME
-    if ends is not None:
-        flags[same & (high == best)] = ALL_RIGHT
-        flags[same & (high == worst)] = ALL_WRONG
-    flags[against_rest(scores, correlation)] = AGAINST_REST
-    return tuple(flags.tolist())
 
 
 def against_rest(scores: FloatArray, correlation: FloatArray) -> NDArray[np.bool_]:
@@ -295,6 +286,7 @@ def items_of_two(
             of_a[shared_items], of_b[shared_items], higher=each.higher_is_better is not False
         )
         scale = np.abs(differences[shared_items]).max() or 1.0
+        of_log = (each.task, each.metric.removesuffix(",none"))
         rest = others.get((each.task, each.metric), {})
         shared: list[int] = np.flatnonzero(shared_items).tolist()
         for place, (i, outcome) in enumerate(zip(shared, outcomes, strict=True)):
@@ -304,7 +296,7 @@ def items_of_two(
                 task=each.task, metric=each.metric, item=item, model_a=a, model_b=b,
                 score_a=float(of_a[i]), score_b=float(of_b[i]), difference=float(differences[i]),
                 outcome=outcome, others=mean,
-                log_a=logs[a, *_key(each)], log_b=logs[b, *_key(each)],
+                log_a=logs[a, *of_log], log_b=logs[b, *of_log],
             )  # fmt: skip
             # Tasks take turns.
             ordered.append(((-abs(row.difference) / float(scale), spread, place), row))
@@ -324,10 +316,6 @@ def items_of_two(
 
 _WHOLE: tuple[Outcome, ...] = ("won", "lost", "both right", "neither")
 _PARTIAL: tuple[Outcome, ...] = ("better", "worse", "same")
-
-
-def _key(each: ItemAnswers) -> tuple[str, str]:
-    return each.task, each.metric.removesuffix(",none")
 
 
 def _others(each: ItemAnswers) -> dict[str, tuple[float | None, float]]:

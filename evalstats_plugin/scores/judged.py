@@ -22,7 +22,7 @@ from evalstats_plugin.data.responses import LARGEST, Responses, Selection
 from evalstats_plugin.data.results import finite, grouped
 from evalstats_plugin.data.runs import of_metric, one_of_each
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
-from evalstats_plugin.scores.cells import cluster_names, make_cell
+from evalstats_plugin.scores.cells import cluster_names, common_value, make_cell
 from evalstats_plugin.scores.rows import CorrectedScore, Intervals
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.clustered import by_cluster, clustered_regression
@@ -106,11 +106,6 @@ class JudgedTask:
         return self.human.task
 
     @property
-    def same_scale(self) -> bool:
-        """Whether judges and people score on one scale, so that their means can be compared."""
-        return all(bounds == self.human.bounds for bounds in self.bounds)
-
-    @property
     def judged(self) -> FloatArray:
         """Mean of the judges, shape (N, M); each in units of its spread where scales differ."""
         scores = self.scores
@@ -169,9 +164,14 @@ def joined(
         labelled = {}
     else:
         labelled, chances = _of_file(of_judges[0], labels, of_labels)
-    if unlabelled:
-        nothing = {place: of_judges[0][place] for place in judged if place not in labelled}
-        labelled = {**labelled, **{p: _without_labels(r) for p, r in nothing.items()}}
+    for place in judged if unlabelled else ():
+        if place not in labelled:
+            r = of_judges[0][place]
+            labelled[place] = replace(
+                r, measure=Measure(task=r.task, metric=HUMAN),
+                scores=np.full((len(r.item_ids), 1), np.nan), weights=None, groups=(), logged=None,
+                logged_std_error=None, logged_n=None, notes=(),
+            )  # fmt: skip
     places = [place for place in judged if place in labelled]
     if not places:
         (model, task), other = next(iter(labelled)), judged[0]
@@ -187,15 +187,6 @@ def joined(
         for each in grouped(places, lambda place: place[1]).values()
     ]
     return made, notes
-
-
-def _without_labels(judged: Responses) -> Responses:
-    """Responses to a metric of labels that has none yet."""
-    return replace(
-        judged, measure=Measure(task=judged.task, metric=HUMAN),
-        scores=np.full((len(judged.item_ids), 1), np.nan), weights=None, groups=(), logged=None,
-        logged_std_error=None, logged_n=None, notes=(),
-    )  # fmt: skip
 
 
 def _of_metric(responses: Sequence[Responses], name: str) -> dict[tuple[str, str], Responses]:
@@ -303,16 +294,11 @@ def _joined_task(
         item_ids=item_ids,
         labels=labels,
         scores=scores,
-        bounds=tuple(_bounds_of(own) for own in judges),
+        bounds=tuple(common_value(make_cell(r).bounds for r in own) for own in judges),
         clusters=None if names is None else np.unique(names, return_inverse=True)[1],
         probabilities=_chances(places, chances, item_ids, labels),
         notes=tuple(notes),
     )
-
-
-def _bounds_of(responses: Sequence[Responses]) -> tuple[float, float] | None:
-    bounds = {make_cell(r).bounds for r in responses}
-    return bounds.pop() if len(bounds) == 1 else None
 
 
 def _chances(
@@ -352,8 +338,7 @@ def _check_labels(
     n = int(has_label.sum())
     place = f"{human.model!r} on {human.task!r}"
     if n < least:
-        msg = f"{place} has {counted(n, 'human label')}; label at least {least} items"
-        raise DesignError(msg)
+        raise DesignError(f"{place} has {counted(n, 'human label')}; label at least {least} items")
     if not n:
         return
     for score, judge in zip(scores, judges, strict=True):
@@ -387,6 +372,8 @@ def corrected(
     )
     rows: list[CorrectedScore] = []
     own_mean = np.nanmean(judged.judged, axis=1)
+    # Only then their means can be compared.
+    same_scale = all(bounds == judged.human.bounds for bounds in judged.bounds)
     for i, human in enumerate(judged.people):
         n, total = int(fit.n[i]), int(fit.population[i])
         n_clusters, notes = None, judged.notes[i]
@@ -418,7 +405,7 @@ def corrected(
                 measure=judged.human,
                 judge=judged.judge,
                 n_judged=total,
-                judged=finite(float(own_mean[i])) if judged.same_scale else None,
+                judged=finite(float(own_mean[i])) if same_scale else None,
                 weight=finite(float(fit.power[i])),
                 worth=None if n == total else finite(float(fit.gain[i])),
                 n_more=n_more,

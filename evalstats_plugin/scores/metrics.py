@@ -200,9 +200,12 @@ def _codes(
     metric: str, pairs: Sequence[NDArray[Any]]
 ) -> tuple[tuple[Any, ...], list[NDArray[np.int64]]]:
     """Labels, and every model's pairs as their numbers; a positive label is number 1."""
-    rows = [_plain_labels(p) for p in pairs]
-    values = {x for r in rows for row in r for x in row}
-    labels = sorted(values, key=lambda x: (isinstance(x, str), x))
+    rows = [cast("list[list[Any]]", p.tolist()) for p in pairs]
+    every = [x for r in rows for row in r for x in row]
+    for label in every:
+        if not isinstance(label, (bool, int, float, str)):
+            raise DesignError(f"labels must be numbers or texts, not {type(label).__name__}")
+    labels = sorted(set(every), key=lambda x: (isinstance(x, str), x))
     if len(labels) > MOST_LABELS:
         msg = f"{len(labels)} different labels are more than the {MOST_LABELS} that can be analysed"
         raise DesignError(msg)
@@ -215,14 +218,6 @@ def _codes(
     numbers = {label: i for i, label in enumerate(labels)}
     codes = [np.array([[numbers[x] for x in row] for row in r], dtype=np.int64) for r in rows]
     return tuple(labels), [c.reshape(-1, 2) for c in codes]
-
-
-def _plain_labels(pairs: NDArray[Any]) -> list[tuple[Any, Any]]:
-    rows = cast("list[list[Any]]", pairs.tolist())
-    for label in (x for row in rows for x in row):
-        if not isinstance(label, (bool, int, float, str)):
-            raise DesignError(f"labels must be numbers or texts, not {type(label).__name__}")
-    return [(gold, predicted) for gold, predicted in rows]
 
 
 def _ranked(pairs: NDArray[Any]) -> tuple[NDArray[np.bool_], FloatArray]:

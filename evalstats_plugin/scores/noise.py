@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -135,7 +135,8 @@ def noise(
     kept, about_copies = without_copies(listed)
     usable = [undated(r.as_epochs) for r in kept]
     usable = [r for r in usable if len(r.item_ids) and r.aggregation == "mean"]
-    usable, n_judges = _of_judges(usable, judges) if judges else (usable, 1)
+    usable = _of_judges(usable, judges) if judges else usable
+    n_judges = len(judges) or 1
     rows: list[NoiseRow] = []
     once: list[str] = []
     unjudged: list[str] = []
@@ -156,8 +157,8 @@ def noise(
         if len(answers) < 2 or max(len(runs), n_repeats) < 2:
             once.append(f"{together.task} by {together.model}")
             continue
-        judged = _judge_parts(np.moveaxis(scores, 2, -1).reshape(-1, n_judges))
-        rows.append(_row(together, answers, judged, confidence_level))
+        of_judges = _judge_parts(np.moveaxis(scores, 2, -1).reshape(-1, n_judges))
+        rows.append(_row(together, answers, of_judges, confidence_level))
     if not rows and unjudged:
         msg = f"no run of {few(unjudged)} was scored by all of {few(judges)}: name its judges"
         raise DesignError(msg)
@@ -173,10 +174,8 @@ def noise(
     return Results(tuple(rows), (*notes, *about_copies, *told))
 
 
-def _of_judges(
-    responses: Sequence[Responses], judges: Sequence[str]
-) -> tuple[list[Responses], int]:
-    """Return what each judge said of a run, in turn, under one metric; and how many judges."""
+def _of_judges(responses: Sequence[Responses], judges: Sequence[str]) -> list[Responses]:
+    """Return what each judge said of a run, in turn, under one metric."""
     of_judges = [of_metric(responses, name) for name in judges]
     if len(judges) < 2 or len({id(r) for own in of_judges for r in own}) < sum(map(len, of_judges)):
         msg = f"judges must be two or more different metrics, not {few(judges)}: name another judge"
@@ -191,21 +190,14 @@ def _of_judges(
         # A run of a task in two groups is one.
         of_judges[k] = [each[0] for each in by_run.values()]
     together = f"mean of {', '.join(judges)}"
-    return [r.measured(metric=together) for own in of_judges for r in own], len(judges)
+    return [r.measured(metric=together) for own in of_judges for r in own]
 
 
-class _JudgeParts(NamedTuple):
-    """Variance of a score of one answer between judges, and what of it is in their mean."""
+def _judge_parts(scores: FloatArray) -> tuple[float, float] | None:
+    """Return the variance between judges of an answer, and what of it is in their mean [SCM92]_.
 
-    between: float
-    of_mean: float
-
-
-def _judge_parts(scores: FloatArray) -> _JudgeParts | None:
-    """Return the parts of judges' scores of the same answers, shape (answers, J) [SCM92]_.
-
-    The first holds that one judge is more lenient than another, and how they differ beyond that;
-    only the latter is noise of their mean.
+    Of scores of the same answers, shape (answers, J). The first holds that one judge is more
+    lenient than another, and how they differ beyond that; only the latter is noise of their mean.
     """
     complete = scores[np.isfinite(scores).all(axis=1)]
     n, n_judges = complete.shape
@@ -214,11 +206,14 @@ def _judge_parts(scores: FloatArray) -> _JudgeParts | None:
     mean = complete.mean(axis=1, keepdims=True)
     rest = complete - mean - complete.mean(axis=0) + complete.mean()
     residual = float((rest**2).sum() / ((n - 1) * (n_judges - 1)))
-    return _JudgeParts(float(complete.var(axis=1, ddof=1).mean()), residual / n_judges)
+    return float(complete.var(axis=1, ddof=1).mean()), residual / n_judges
 
 
 def _row(
-    together: Responses, answers: FloatArray, judged: _JudgeParts | None, level: float
+    together: Responses,
+    answers: FloatArray,
+    of_judges: tuple[float, float] | None,
+    level: float,
 ) -> NoiseRow:
     n, n_runs, n_repeats = answers.shape
     variance, of_mean = epoch_noise(answers.reshape(-1, n_repeats))
@@ -258,9 +253,12 @@ def _row(
         each = [of_items, within, of_run - of_repeats, None]
     else:
         each = [parts.between, parts.within, None, None]
-    if judged is not None and each[1] is not None:
-        each[1:] = each[1] - judged.of_mean, each[2], judged.between
-    shares = _shares(each)
+    if of_judges is not None and each[1] is not None:
+        between_judges, of_their_mean = of_judges
+        each[1:] = each[1] - of_their_mean, each[2], between_judges
+    each = [None if x is None else max(x, 0.0) for x in each]
+    total = sum(x for x in each if x is not None)
+    shares = [None if x is None or not total else finite(x / total) for x in each]
     return NoiseRow(
         model=together.model,
         task=together.task,
@@ -283,13 +281,6 @@ def _row(
         confidence_level=level,
         notes=tuple(notes),
     )
-
-
-def _shares(parts: Sequence[float | None]) -> list[float | None]:
-    """Return each part as a share of all, those below 0 as 0; None stays None."""
-    clipped = [None if x is None else max(x, 0.0) for x in parts]
-    total = sum(x for x in clipped if x is not None)
-    return [None if x is None or not total else finite(x / total) for x in clipped]
 
 
 def _flipped(scores: FloatArray) -> float:

@@ -165,7 +165,10 @@ def slices(
     shown: list[SliceScore] = []
     for places in cells.values():
         for i in places:
-            p_worse = _p_worse(listed[i], members[i], source)
+            r, p_worse = listed[i], np.full(len(members[i]), np.nan)
+            if is_mean(r):
+                lower, upper = tails(r.item_means, r.clusters, members[i], source)
+                p_worse = holm(upper if r.higher_is_better is False else lower)
             shown += [
                 replace(rows[i, name], p_worse=None if len(places) > 1 else finite(p))
                 for name, p in zip(members[i], p_worse.tolist(), strict=True)
@@ -406,14 +409,6 @@ def _are_apart(r: Responses, members: Members) -> bool:
 def is_mean(r: Responses) -> bool:
     """Whether the score is the mean of the items' scores, each counting alike."""
     return r.aggregation == "mean" and r.pairs is None and r.weights is None
-
-
-def _p_worse(r: Responses, members: Members, rng: np.random.Generator) -> FloatArray:
-    """Adjusted one-sided p-values of the slices, shape (k,); NaN where scores have no mean."""
-    if not is_mean(r):
-        return np.full(len(members), np.nan)
-    lower, upper = tails(r.item_means, r.clusters, members, rng)
-    return holm(upper if r.higher_is_better is False else lower)
 
 
 def tails(

@@ -15,7 +15,7 @@ from scipy import special
 from evalstats_plugin import Source, compare
 from evalstats_plugin.comparisons.design import latest_cells, pairings
 from evalstats_plugin.comparisons.families import p_of_limits, prob_of_p
-from evalstats_plugin.comparisons.paired import _mean_and_error
+from evalstats_plugin.comparisons.paired import _end
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.comparisons.units import Strata, common_units, mean_differences
 from evalstats_plugin.data.matrix import ResponseMatrix
@@ -264,7 +264,7 @@ def test_common_units_of_tasks_give_the_differences_of_each_pair(missing):
 def test_errors_at_the_ends_have_half_of_the_span_on_one_item() -> None:
     """Beside the standard error, which is 0 where nothing differs."""
     scores, tasks = _tasks()
-    mean, error = _mean_and_error(tasks[0])
+    _, mean, error = _end(tasks[0])
     d = (scores[tasks[0].b] - scores[tasks[0].a])[:, :12]
 
     assert mean == pytest.approx(d.mean(axis=1))

@@ -10,7 +10,7 @@ import pytest
 
 from evalstats_plugin import ResponseMatrix, intervals
 from evalstats_plugin.data.measure import Measure, Scale
-from evalstats_plugin.scores.columns import tally
+from evalstats_plugin.scores.intervals import tally
 from evalstats_plugin.scores.rows import ScoreInterval
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from given_responses import given_responses
+from scipy import special
 
 from evalstats_plugin import ResponseMatrix, Source, intervals, read
 from evalstats_plugin.data.measure import Measure, Scale
@@ -283,9 +284,12 @@ def test_a_population_of_any_size_has_limits(method: str) -> None:
 
 
 def test_counts_are_recovered_only_where_they_are_proven() -> None:
-    """Value, stderr and n of 0/1 scores fit together; those of partial credit do not."""
+    """Value, stderr and n of 0/1 scores fit together, and n follows from the others.
 
-    def logged(value: float, stderr: float | None, n: int) -> ScoreInterval:
+    Those of partial credit do not: their limits are those of the stderr.
+    """
+
+    def logged(value: float, stderr: float | None, n: int | None) -> ScoreInterval:
         r = given_responses(
             model="m", task="t", metric="acc", source=SOURCE, logged=value,
             logged_std_error=stderr, logged_n=n,
@@ -296,13 +300,19 @@ def test_counts_are_recovered_only_where_they_are_proven() -> None:
     proven = logged(0.85, error, 60)
     partial = logged(0.85, 0.02, 60)
     uneven = logged(0.8512, math.sqrt(0.8512 * 0.1488 / 59), 60)
+    counted = logged(0.85, error, None)
 
     assert proven.low == pytest.approx(_one([1] * 51 + [0] * 9).low)
-    assert None is partial.low
-    assert None is uneven.low
+    assert (counted.n_items, counted.low, counted.high) == (60, proven.low, proven.high)
+    assert "counts and n recovered" in counted.notes[0]
+    assert (partial.method, uneven.method) == ("t", "t")
+    assert partial.low == pytest.approx(0.85 - special.stdtrit(59, 0.975) * 0.02, abs=1e-9)
+    assert "limits from the logged standard error alone" in partial.notes[0]
+    # Nothing is known of an estimate without an error, and no n of one with an error of 0.
+    assert (logged(0.85, None, None).low, logged(1.0, 0.0, None).low) == (None, None)
     # Rounding may change 6 digits of either, and of an error of 0 the ninth place.
     assert logged(0.85, error * (1 + 9e-7), 60).low == logged(0.85 + 9e-7 / 60, error, 60).low
-    assert None is logged(0.85, error * (1 + 2e-6), 60).low
+    assert logged(0.85, error * (1 + 2e-6), 60).method == "t"
     assert (logged(1.0, 9e-10, 60).low is None, logged(1.0, 2e-9, 60).low is None) == (False, True)
 
 

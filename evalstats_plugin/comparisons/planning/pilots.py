@@ -196,11 +196,19 @@ class Planned:
         """
         z = -float(special.ndtri(tail))
         if self._last is None or self._last[0] != (n, difference):
-            self._last = (n, difference), _judged(self._drawn(n, difference))
-        w = self._last[1]
-        if w.sample is not None:
-            return float(np.mean(np.abs(w.sample) >= z))
-        up, down = (w.mean - z) / w.spread, (-w.mean - z) / w.spread
+            drawn = self._drawn(n, difference)
+            w = Differences(drawn.x, sizes=drawn.sizes).deviate
+            if drawn.x.shape[1] <= WHOLE_UP_TO or drawn.error == 0:
+                deviate = _Statistic(float(w.mean()), float(w.std()), w)
+            else:
+                # Of many units it is normal, and its mean and spread are enough.
+                deviate = drawn.smoothed(w, 1.0)
+            self._last = (n, difference), deviate
+        _, deviate = self._last
+        if deviate.sample is not None:
+            return float(np.mean(np.abs(deviate.sample) >= z))
+        up = (deviate.mean - z) / deviate.spread
+        down = (-deviate.mean - z) / deviate.spread
         return float(special.ndtr(up) + special.ndtr(down))
 
     def non_inferior(self, n: float, difference: float, *, tail: float, margin: float) -> float:
@@ -260,14 +268,6 @@ class _Statistic(NamedTuple):
     spread: float
     sample: FloatArray | None
     """All values, of few units."""
-
-
-def _judged(drawn: _Samples) -> _Statistic:
-    """Deviates of the engine; of many units it is normal, and their mean and spread are enough."""
-    w = Differences(drawn.x, sizes=drawn.sizes).deviate
-    if drawn.x.shape[1] <= WHOLE_UP_TO or drawn.error == 0:
-        return _Statistic(float(w.mean()), float(w.std()), w)
-    return drawn.smoothed(w, 1.0)
 
 
 def _of_tasks(tasks: list[Population], n_items: int) -> Population:

@@ -192,18 +192,15 @@ def power_curve(
         solver_of(spread if share is None else at_quantile(spread, share), aim, design)
         for spread in pilot_spreads.spreads
     ]
-    rows = [
-        row for solver in solvers for n in (at or _numbers(solver)) for row in _at(solver, float(n))
-    ]
+    rows: list[PowerRow] = []
+    for solver in solvers:
+        for n in at or _numbers(solver):
+            items = np.full(len(solver.spread.a), float(n))
+            if difference is None:
+                rows += _column(solver, "difference", items, solver.difference(items))
+            else:
+                rows += _column(solver, "power", items, solver.power(items, difference))
     return PowerCurve(tuple(rows), pilot_spreads.notes, parts=pilot_spreads.parts, power=power)
-
-
-def _at(solver: PowerSolver, n: float) -> list[PowerRow]:
-    """Answer for every pair of one task, with n items each."""
-    items, difference = np.full(len(solver.spread.a), n), solver.aim.difference
-    if difference is None:
-        return _column(solver, "difference", items, solver.difference(items))
-    return _column(solver, "power", items, solver.power(items, difference))
 
 
 def _numbers(solver: PowerSolver) -> list[int]:
@@ -463,31 +460,19 @@ def _of_random_tasks(spread: Spread, aim: Aim, design: PowerDesign) -> list[Powe
 def _of_items(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
     """Answer for every pair of one task; the answers of a pair together."""
     solver = solver_of(spread, aim, design)
-    columns = [
-        _column(solver, quantity, n_items, values) for quantity, n_items, values in _answers(solver)
-    ]
-    return [row for of_pair in zip(*columns, strict=True) for row in of_pair]
-
-
-def _answers(solver: PowerSolver) -> list[tuple[Quantity, FloatArray, FloatArray]]:
-    """Return the quantities asked for, the items that each pair answers, and the answers."""
-    aim = solver.aim
     pilot = solver.spread.n_items.astype(np.float64)
     n = pilot if aim.n_items is None else np.full_like(pilot, float(aim.n_items))
     if aim.difference is None:
-        return [("difference", n, solver.difference(n))]
+        return _column(solver, "difference", n, solver.difference(n))
     if aim.n_items is None:
         needed = solver.items(aim.difference)
-        return [("n_items", needed, needed)]
-    answers: list[tuple[Quantity, FloatArray, FloatArray]] = [
-        ("power", n, solver.power(n, aim.difference))
-    ]
-    if solver.margin is not None:
-        return answers
-    answers.append(("n_models", n, solver.models(n, aim.difference)))
-    if np.any(solver.spread.within > 0):
-        answers.insert(1, ("n_epochs", n, solver.epochs(n, aim.difference)))
-    return answers
+        return _column(solver, "n_items", needed, needed)
+    columns = [_column(solver, "power", n, solver.power(n, aim.difference))]
+    if solver.margin is None and np.any(solver.spread.within > 0):
+        columns.append(_column(solver, "n_epochs", n, solver.epochs(n, aim.difference)))
+    if solver.margin is None:
+        columns.append(_column(solver, "n_models", n, solver.models(n, aim.difference)))
+    return [row for of_pair in zip(*columns, strict=True) for row in of_pair]
 
 
 def _column(
