@@ -16,7 +16,6 @@ from dataclasses import astuple, dataclass, field
 from functools import lru_cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from io import StringIO
-from pathlib import Path
 from tempfile import TemporaryFile
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -173,12 +172,6 @@ _NEEDED: Mapping[str, tuple[Callable[[Any, Mapping[str, Any]], bool], str]] = {
 """Whether an answer is what a hook must return, which None always is; and that in words."""
 
 
-def _asked_about(arguments: Mapping[str, Any]) -> Path | None:
-    """Return the file or folder that a plugin was asked about."""
-    log: LogFile | None = arguments.get("log")
-    return log.path if log else arguments.get("path") or arguments.get("folder")
-
-
 def strict() -> bool:
     """Whether a plugin that fails is an error; otherwise it is passed over and named."""
     return os.environ.get(STRICT_VARIABLE, "") not in ("", "0")
@@ -295,7 +288,9 @@ class Plugins:
         except EvalStatsError:
             raise
         except (Exception, SystemExit) as error:
-            if isinstance(error, OSError) and (where := error.filename or _asked_about(arguments)):
+            log: LogFile | None = arguments.get("log")
+            path = log.path if log else arguments.get("path") or arguments.get("folder")
+            if isinstance(error, OSError) and (where := error.filename or path):
                 raise LogError(f"{where} cannot be read ({error.strerror or error})") from error
             text = " ".join(str(error).split())
             msg = f"plugin {name!r} failed in {hook}: {type(error).__name__}: {text}"

@@ -330,7 +330,12 @@ def _copies(whole: bytes, n: int, rng: np.random.Generator) -> Iterator[tuple[st
             byte = bytes([whole[at] ^ int(rng.integers(1, 256))])
             yield f"byte {at} changed", whole[:at] + byte + whole[at + 1 :]
         return
-    places = list({_key(place): place for place in _places(parsed)}.values())
+    # Values under the same keys are of one kind, whatever their places in lists.
+    of_kind = {
+        tuple("*" if isinstance(step, int) else step for step in place): place
+        for place in _places(parsed)
+    }
+    places = list(of_kind.values())
     every = [(place, kind) for place in places for kind in (*BROKEN, "nothing")]
     for k in rng.permutation(len(every))[:n].tolist():
         place, kind = every[int(k)]
@@ -366,8 +371,3 @@ def _places(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str
     elif isinstance(value, list):
         for k in range(min(len(inner), 3)):
             yield from _places(inner[k], (*place, k))
-
-
-def _key(place: tuple[str | int, ...]) -> tuple[str, ...]:
-    """Return what values of one kind share: their keys, whatever their place in lists."""
-    return tuple("*" if isinstance(step, int) else step for step in place)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.every_eval_ever.layout import EXTRA, SAMPLES, WRITTEN
 from evalstats_plugin.adapters.every_eval_ever.reader import CLUSTER, EPOCH, SCORE, WEIGHT
@@ -79,23 +78,20 @@ def write_folder(
     for r in held:
         by_file.setdefault((r.model, r.task), []).append(r)
     about = {"source_organization_name": organization, "evaluator_relationship": relationship}
-    places = [_place(group[0]) for group in by_file.values()]
-    for place in places:
+    places: list[Path] = []
+    for first, *_ in by_file.values():
+        developer, _, name = model_id_of(first).rpartition("/")
+        parts = _portable(first.task), _portable(developer or _UNKNOWN), _portable(name)
+        # A UUID of version 4, as the database requires, that depends only on the id.
+        digest = hashlib.sha256(_evaluation_id(first).encode()).digest()
+        place = Path("data", *parts, f"{uuid.UUID(bytes=digest[:16], version=4)}.json")
         check_inside(output / place, output)
         check_free(output / place)
+        places.append(place)
     with new_folder(output) as folder:
         for group, place in zip(by_file.values(), places, strict=True):
             _write(group, folder / place, place, about)
     return [output / place for place in places], _notes(responses, every, held)
-
-
-def _place(first: Responses) -> Path:
-    """Return the path of an aggregate file, inside the folder of all."""
-    developer, _, name = model_id_of(first).rpartition("/")
-    folder = Path("data", _portable(first.task), _portable(developer or _UNKNOWN), _portable(name))
-    # A UUID of version 4, as the database requires, that depends only on the id.
-    digest = hashlib.sha256(_evaluation_id(first).encode()).digest()
-    return folder / f"{uuid.UUID(bytes=digest[:16], version=4)}.json"
 
 
 def _evaluation_id(first: Responses) -> str:
@@ -147,6 +143,9 @@ def _aggregate(r: Responses, evaluation_id: str, about: dict[str, str]) -> dict[
     # A table has no harness.
     harness = _UNKNOWN if r.source.harness == TABULAR else r.source.harness
     version = None if r.source.harness == TABULAR else r.source.version
+    model_id = model_id_of(r)
+    developer = model_id.rpartition("/")[0]
+    settings = {k: v for k, v in r.settings if not k.startswith("task.")}
     return {
         "schema_version": WRITTEN,
         "evaluation_id": evaluation_id,
@@ -154,22 +153,15 @@ def _aggregate(r: Responses, evaluation_id: str, about: dict[str, str]) -> dict[
         "retrieved_timestamp": os.environ.get(_NOW, str(int(time.time()))),
         "source_metadata": {"source_name": harness, "source_type": "evaluation_run", **about},
         "eval_library": {"name": harness, "version": version or _UNKNOWN},
-        "model_info": _model_info(r),
-    }
-
-
-def _model_info(r: Responses) -> dict[str, Any]:
-    model_id = model_id_of(r)
-    developer = model_id.rpartition("/")[0]
-    settings = {k: v for k, v in r.settings if not k.startswith("task.")}
-    return {
-        "name": r.model,
-        "id": model_id,
-        **({"developer": developer} if developer else {}),
-        "additional_details": {
-            **settings,
-            "deployment_type": _UNKNOWN,
-            "model_availability": _UNKNOWN,
+        "model_info": {
+            "name": r.model,
+            "id": model_id,
+            **({"developer": developer} if developer else {}),
+            "additional_details": {
+                **settings,
+                "deployment_type": _UNKNOWN,
+                "model_availability": _UNKNOWN,
+            },
         },
     }
 
@@ -180,10 +172,13 @@ def model_id_of(r: Responses) -> str:
 
 
 def _result(r: Responses) -> dict[str, Any]:
+    # What the schema lacks, as JSON, because details must be texts.
+    n_items = len(r.item_ids) if r.scores.size else 0
+    extra = {"model": r.model, "n_items": n_items, **metadata_of(r)}
     config: dict[str, Any] = {
         "metric_name": r.metric,
         "lower_is_better": r.higher_is_better is False,
-        "additional_details": {EXTRA: _extra(r)},
+        "additional_details": {EXTRA: json.dumps(extra, ensure_ascii=False)},
     }
     if r.bounds is not None and all(map(math.isfinite, r.bounds)):
         config |= {
@@ -212,13 +207,6 @@ def _result(r: Responses) -> dict[str, Any]:
     }
 
 
-def _extra(r: Responses) -> str:
-    """Return the fields that the schema lacks, as JSON text, because details must be texts."""
-    n_items = len(r.item_ids) if r.scores.size else 0
-    metadata = {"model": r.model, "n_items": n_items, **metadata_of(r)}
-    return json.dumps(metadata, ensure_ascii=False)
-
-
 def _score(r: Responses) -> float | None:
     """Return the logged value, else the mean over items; None if neither is a finite number."""
     if r.logged is not None:
@@ -243,7 +231,10 @@ def instance_lines(r: Responses, evaluation_id: str, model_id: str, result_id: s
         "evaluation_result_id": result_id,
     }
     best = (r.bounds or (0.0, 1.0))[r.higher_is_better is not False]
-    items, epochs = np.nonzero(_written(r.scores))
+    written = ~np.isnan(r.scores)
+    if r.scores.shape[1]:
+        written[~written.any(axis=1), 0] = True
+    items, epochs = np.nonzero(written)
     scores = r.scores[items, epochs]
     hashes = None if r.item_hashes is None else r.item_hashes.astype(str)
     clusters = None if r.clusters is None else r.clusters.astype(str)
@@ -273,14 +264,6 @@ def instance_lines(r: Responses, evaluation_id: str, model_id: str, result_id: s
         record["metadata"] = metadata or None
         lines.append(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
     return "".join(lines).encode()
-
-
-def _written(scores: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which epochs are written, shape (M, R)."""
-    written = ~np.isnan(scores)
-    if scores.shape[1]:
-        written[~written.any(axis=1), 0] = True
-    return written
 
 
 def _portable(name: str) -> str:

@@ -89,42 +89,36 @@ def load_aggregate(log: LogFile) -> Json | None:
     """
     if not is_aggregate(log):
         return None
-    parsed = parse_json(log.read_bytes(), log.path)
+    path = log.path
+    parsed = parse_json(log.read_bytes(), path)
     if not isinstance(parsed, dict):
         return None
     aggregate = cast("Json", parsed)
-    _check(aggregate, log.path)
-    return aggregate
-
-
-def _check(aggregate: Json, path: Path) -> None:
     check_version(aggregate.get("schema_version"), str(path))
     wanted = {"model_info": dict, "evaluation_results": list, "evaluation_id": str}
     for name, kind in wanted.items():
         if not isinstance(aggregate.get(name), kind):
-            msg = f"{path} has no {name}, which the schema of Every Eval Ever asks for"
-            raise LogError(msg)
+            raise LogError(f"{path} has no {name}, which the schema of Every Eval Ever asks for")
     if not isinstance(aggregate["model_info"].get("id"), str):
         raise LogError(f"{path} does not name its model (model_info.id)")
     for number, result in enumerate(aggregate["evaluation_results"], 1):
         score = section(result, "score_details").get("score")
         if not is_number(score) or not isinstance(section(result).get("evaluation_name"), str):
-            msg = (
+            raise LogError(
                 f"{path}: evaluation result {number} has no evaluation_name or no number as "
                 f"score_details.score (it is {score!r})"
             )
-            raise LogError(msg)
+    return aggregate
 
 
 def check_version(version: object, where: str) -> tuple[int, int]:
     """Return the version of the schema, such as ``(0, 3)``; raise `LogError` if not supported."""
     match = _VERSION.search(str(version))
     if match is None or f"{match[1]}.{match[2]}" not in READ:
-        msg = (
+        raise LogError(
             f"{where} is of schema version {version!r} of Every Eval Ever. Convert it to "
             f"{' or '.join(READ)} with that project's own tools."
         )
-        raise LogError(msg)
     return int(match[1]), int(match[2])
 
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,24 +79,16 @@ def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
     if path.suffix == ".jsonl" and is_instances(log):
         beside = aggregate_beside(path)
         if beside is None:
-            msg = (
+            raise LogError(
                 f"{path} has no aggregate file beside it, which says what was measured; put the "
                 f"{path.stem.removesuffix('_samples')}.json of the same run back"
             )
-            raise LogError(msg)
         log = LogFile(beside)
     aggregate = load_aggregate(log)
     if aggregate is None:
         return None
     with reporting_damage(log.path):
         return _Log(aggregate, log.path, selection).responses()
-
-
-def _is_annotated(aggregate: Json, path: Path) -> bool | None:
-    """Whether a result has our block; None without instances, from which to make one."""
-    if any(block_of(each) is not None for each in aggregate["evaluation_results"]):
-        return True
-    return None if instances_of(path, aggregate) is None else False
 
 
 Fields = dict[str, Any]
@@ -111,6 +103,11 @@ class _Log:
         self.path = path
         self.selection = selection
         self.results = logged_results(aggregate)
+        blocks = [block_of(result) for result in aggregate["evaluation_results"]]
+        is_annotated: bool | None = any(block is not None for block in blocks)
+        if not is_annotated and instances_of(path, aggregate) is None:
+            # There is nothing to make an annotation from.
+            is_annotated = None
         self.source = Source(
             path=path,
             harness=HARNESS,
@@ -118,7 +115,7 @@ class _Log:
             when=_when(
                 aggregate.get("evaluation_timestamp") or aggregate.get("retrieved_timestamp")
             ),
-            is_annotated=_is_annotated(aggregate, path),
+            is_annotated=is_annotated,
         )
 
     def responses(self) -> list[Responses]:
@@ -147,7 +144,17 @@ class _Log:
             else _without_items(bare[i], _UNMATCHED, self.results[i])
             for i in wanted
         ]
-        return [*made, *self._unmatched(columns, left)]
+        for key in left:
+            unmatched: Fields = {
+                "model": str(self.json["model_info"]["id"]),
+                "measure": Measure(task=key.name, metric="instances"),
+                "source": self.source,
+                "provenance": Provenance(),
+                "notes": (_OF_NO_RESULT,),
+            }
+            if self._wants(unmatched):
+                made.append(fill(unmatched, columns[key], self.json, {}, self.selection))
+        return made
 
     def _wants(self, fields: Fields) -> bool:
         measure: Measure = fields["measure"]
@@ -177,19 +184,6 @@ class _Log:
             "logged_n": n if isinstance(n, int) else None,
             "notes": (),
         } | (metadata_fields(extra, self.source) if extra else {})
-
-    def _unmatched(self, columns: Mapping[Key, Column], left: Sequence[Key]) -> Iterator[Responses]:
-        """Yield responses of instances that match no result, under the metric "instances"."""
-        for key in left:
-            bare: Fields = {
-                "model": str(self.json["model_info"]["id"]),
-                "measure": Measure(task=key.name, metric="instances"),
-                "source": self.source,
-                "provenance": Provenance(),
-                "notes": (_OF_NO_RESULT,),
-            }
-            if self._wants(bare):
-                yield fill(bare, columns[key], self.json, {}, self.selection)
 
 
 def _without_items(bare: Fields, note: str, result: Json) -> Responses:
@@ -245,22 +239,20 @@ def fill(
     epochs, notes = _epochs(column, places)
     twice = repeated_rows(places, epochs)
     if twice is not None:
-        msg = (
+        raise LogError(
             f"{bare['source'].path}: item {column.ids[twice[0]]!r} is there twice in one epoch "
             f"among the instances of {bare['measure'].task} ({twice[2]} too many). Two runs may "
             "have been appended to one file: keep the instances of one."
         )
-        raise LogError(msg)
     first = first_rows(places)
     asked = np.array([text or "" for text in column.hashes])
     before = asked[first][places]
     if (differ := (asked != before) & (asked != "") & (before != "")).any():
         item = column.ids[int(differ.argmax())]
-        msg = (
+        raise LogError(
             f"{bare['source'].path}: item {item!r} stands for different questions (sample_hash) "
             f"among the instances of {bare['measure'].task}. Give each a sample_id of its own."
         )
-        raise LogError(msg)
     clusters, about_clusters = _clusters(column, first, selection.cluster)
     foreign = extra_of(result) is None
     # In files of others it may be anything.
@@ -392,40 +384,31 @@ def read_instances(path: Path, aggregate: Json) -> tuple[dict[Key, Column], bool
     """
     columns: dict[Key, Column] = {}
     lines, digest = 0, hashlib.sha256()
-    for number, record in _records(path, digest.update):
-        where = f"{path}: line {number}"
-        lines += 1
-        if number == 1:
-            check_version(record.get("schema_version"), where)
-            _check_same(record, aggregate, where)
-        _add(columns, record, where)
-    about = section(aggregate, "detailed_evaluation_results")
-    expected = about.get("total_rows")
-    if isinstance(expected, int) and expected != lines:
-        msg = (
-            f"{path} has {lines} instances, but its aggregate file says {expected}: it is cut off "
-            "or of another run"
-        )
-        raise LogError(msg)
-    if not lines:
-        raise LogError(f"{path} is empty. Write one instance a line, or leave the file out.")
-    checked = about.get("hash_algorithm") == "sha256" and bool(about.get("checksum"))
-    return columns, checked and digest.hexdigest() != about["checksum"]
-
-
-def _records(
-    path: Path, on_line: Callable[[bytes], object]
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with path.open("rb", buffering=_BUFFER) as file:
         for number, line in enumerate(file, 1):
-            on_line(line)
+            digest.update(line)
             if not line.strip():
                 continue
             where = f"{path}: line {number}"
             record = parse_line(line, where)
             if "sample_id" not in record:
                 raise LogError(f"{where} has no sample_id, so it is no instance of Every Eval Ever")
-            yield number, record
+            lines += 1
+            if number == 1:
+                check_version(record.get("schema_version"), where)
+                _check_same(record, aggregate, where)
+            _add(columns, record, where)
+    about = section(aggregate, "detailed_evaluation_results")
+    expected = about.get("total_rows")
+    if isinstance(expected, int) and expected != lines:
+        raise LogError(
+            f"{path} has {lines} instances, but its aggregate file says {expected}: it is cut off "
+            "or of another run"
+        )
+    if not lines:
+        raise LogError(f"{path} is empty. Write one instance a line, or leave the file out.")
+    checked = about.get("hash_algorithm") == "sha256" and bool(about.get("checksum"))
+    return columns, checked and digest.hexdigest() != about["checksum"]
 
 
 def _check_same(record: Json, aggregate: Json, where: str) -> None:
@@ -434,11 +417,10 @@ def _check_same(record: Json, aggregate: Json, where: str) -> None:
     for name, expected in zip(names, expected_names, strict=True):
         actual = record.get(name)
         if actual != expected and check_version(aggregate["schema_version"], where) >= (0, 3):
-            msg = (
+            raise LogError(
                 f"{where} has {name} {actual!r}, but its aggregate file {expected!r}: they are not "
                 "of one run"
             )
-            raise LogError(msg)
 
 
 def _add(columns: dict[Key, Column], record: Json, where: str) -> None:
@@ -471,7 +453,12 @@ def match(
     left: list[Key] = []
     for key, column in columns.items():
         free = [i for i in range(len(results)) if i not in matched]
-        fits = _candidates(results, key, free, alone=len(columns) == 1)
+        by_id = [i for i in free if results[i].get("evaluation_result_id") == key.result_id]
+        named = [i for i in free if results[i].get("evaluation_name") == key.name]
+        fits = by_id if by_id and key.result_id is not None else named
+        if not fits and len(columns) == 1:
+            # Converters of single evaluations may give instances and results different names.
+            fits = free
         if len(fits) > 1:
             mean = mean_of(column)
             scores = {i: float(results[i]["score_details"]["score"]) for i in fits}
@@ -481,18 +468,6 @@ def match(
         else:
             left.append(key)
     return matched, left
-
-
-def _candidates(
-    results: Sequence[Json], key: Key, free: Sequence[int], *, alone: bool
-) -> list[int]:
-    if key.result_id is not None:
-        by_id = [i for i in free if results[i].get("evaluation_result_id") == key.result_id]
-        if by_id:
-            return by_id
-    named = [i for i in free if results[i].get("evaluation_name") == key.name]
-    # Converters of single evaluations may give instances and results different names.
-    return named or (list(free) if alone else [])
 
 
 def mean_of(column: Column) -> float:

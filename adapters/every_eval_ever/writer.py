@@ -66,22 +66,20 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     if aggregate is None:
         return None
     if annotation is not None and annotation.items is not None and annotation.abilities is None:
-        msg = (
+        raise WriteError(
             f"{path}: files of instances have a checksum and are never changed, so items cannot be "
             "annotated; with --fit irt (in Python: fits=['irt']) results list the items to look at"
         )
-        raise WriteError(msg)
     content = path.read_bytes()
     bom = content[: len(_BOM)] if content.startswith(_BOM) else b""
     with reporting_damage(path):
         text = stripped(content[len(bom) :].decode())
     if annotation is not None:
         if check_version(aggregate["schema_version"], str(path)) < check_version(WRITTEN, ""):
-            msg = (
+            raise LogError(
                 f"{path} is of schema version {aggregate['schema_version']!r}, which has no place "
                 f"for this uncertainty. Convert it to {WRITTEN} first."
             )
-            raise LogError(msg)
         text = _annotated(text, path, annotation)
     changed = bom + text.encode()
     if output.resolve() != path.resolve():
@@ -109,31 +107,31 @@ def _annotated(text: str, path: Path, annotation: Annotation) -> str:
     rows = {(row.task, row.metric): row for row in annotation.intervals if row.kind == "task"}
 
     def new(i: int, details: str) -> str:
-        key = read[i].task, read[i].metric
-        row = rows.get(key)
+        task, metric = read[i].task, read[i].metric
+        row = rows.get((task, metric))
         if row is None:
             return details
         has_interval = row.low is not None and row.high is not None
         if not (has_interval or is_withheld(row)):
             return details
-        block = {
-            **{k: v for k, v in whole.items() if k not in _OF_RESULT},
-            **{k: [x for x in whole[k] if _is_about(x, key)] for k in _OF_RESULT},
-            ORIGINAL: details,
-        }
+        block = {k: v for k, v in whole.items() if k not in _OF_RESULT}
+        for part in _OF_RESULT:
+            of_metric = [each for each in whole[part] if each["metric"] == metric]
+            # Rows over all tasks are about each task.
+            block[part] = [each for each in of_metric if each.get("task") in (task, None, "")]
+        block[ORIGINAL] = details
         score = json.loads(details)
         if has_interval:
             score = _with_uncertainty(score, row, rescore=annotation.rescore)
         dumped = json.dumps(block, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         score["details"] = {**section(score, "details"), KEY: dumped}
-        return _formatted(score, text)
+        if "\n" not in text.strip():
+            return json.dumps(score, ensure_ascii=False, allow_nan=False)
+        # Indented to its depth in the file.
+        lines = json.dumps(score, indent=_INDENT, ensure_ascii=False, allow_nan=False)
+        return lines.replace("\n", "\n" + " " * 3 * _INDENT)
 
     return replaced(text, _spans(text), new)
-
-
-def _is_about(row: Mapping[str, Any], key: tuple[str, str]) -> bool:
-    """Whether a row is about a task and metric; rows over all tasks are about each task."""
-    return row["metric"] == key[1] and row.get("task") in (key[0], None, "")
 
 
 def _with_uncertainty(
@@ -160,14 +158,6 @@ def _with_uncertainty(
     }
     kept["num_samples"] = row.n_items
     return {**details, "uncertainty": kept}
-
-
-def _formatted(value: Mapping[str, Any], text: str) -> str:
-    """Write an object in the layout of the file: in one line, or indented to its depth."""
-    if "\n" not in text.strip():
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    lines = json.dumps(value, indent=_INDENT, ensure_ascii=False, allow_nan=False)
-    return lines.replace("\n", "\n" + " " * 3 * _INDENT)
 
 
 def replaced(text: str, spans: list[Span], new: Callable[[int, str], str]) -> str:

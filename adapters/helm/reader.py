@@ -150,11 +150,10 @@ class _Run:
         named = _MODEL.search(name)
         model = adapter.get("model") or selection.model_name or (named[1] if named else "")
         if not model:
-            msg = (
+            raise LogError(
                 f"{path} does not name its model: put the run's {_SPEC} beside it, or pass "
                 "--model-name (in Python: model_name=)"
             )
-            raise LogError(msg)
         self.model, self.task = printable_name(str(model)), printable_name(_MODEL.sub("", name))
         deployment = adapter.get("model_deployment")
         settings = {
@@ -166,20 +165,18 @@ class _Run:
 
     def responses(self) -> Iterator[Responses]:
         """Yield a response for each value: the unperturbed ones of the test split first."""
-        if not self.selection.wants_task(self.task, self.task.partition(":")[0]):
+        tasks = (self.task, self.task.partition(":")[0])
+        if not self.selection.wants_task(*tasks):
             return
         every = list(dict.fromkeys([*self.logged, *self.scores]))
         labels = {key: _label(key, every) for key in every}
-        wanted = [key for key in every if self._wants(key, labels[key])]
+        wanted = [key for key in every if not _NO_SCORES.match(key.metric)]
+        if self.selection.metrics_of(*tasks):
+            wants = self.selection.wants_metric
+            wanted = [k for k in every if wants(labels[k], *tasks) or wants(k.metric, *tasks)]
         items = self._items() if not self.selection.header_only else {}
         for key in sorted(wanted, key=lambda k: (k.perturbation != "", k.split != "test")):
             yield self._of(key, labels[key], items)
-
-    def _wants(self, key: _Key, label: str) -> bool:
-        tasks = (self.task, self.task.partition(":")[0])
-        if self.selection.metrics_of(*tasks):
-            return any(self.selection.wants_metric(m, *tasks) for m in (label, key.metric))
-        return not _NO_SCORES.match(key.metric)
 
     def _items(self) -> dict[str, _Item]:
         """Return the questions and prompts by id and perturbation, where the run's state is."""
@@ -251,8 +248,7 @@ def _scores(instances: Sequence[Json]) -> tuple[dict[_Key, _Scores], Counter[_Ke
             # HELM warns of two metrics by one name, and goes on.
             both = not math.isnan(earlier + score)
             if both and earlier != score and not _NO_SCORES.match(key.metric):
-                msg = f"instance {where[0]!r} has two scores {key.metric} in one trial"
-                raise ValueError(msg)
+                raise ValueError(f"instance {where[0]!r} has two scores {key.metric} in one trial")
             scores[where] = score if math.isnan(earlier) else earlier
     return by_key, duplicates
 

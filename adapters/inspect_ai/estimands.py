@@ -120,21 +120,15 @@ def as_score(value: object) -> float | None:
     """
     if isinstance(value, str):
         by_word = LETTERS.get(value, _WORDS.get(value.lower()))
-        return _number(value) if by_word is None else by_word
-    if isinstance(value, (bool, int, float)):
-        try:
-            return float(value)
-        except OverflowError:
-            return None
-    return None
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
+        if by_word is not None:
+            return by_word
+    elif not isinstance(value, (bool, int, float)):
         return None
-    return number if math.isfinite(number) else None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return None if isinstance(value, str) and not math.isfinite(number) else number
 
 
 def is_unscored(value: object) -> bool:
@@ -455,7 +449,17 @@ def left_out(
     numbers = {unit: i % MOST_UNITS for i, unit in enumerate(dict.fromkeys(units))}
     where = [numbers[unit] for unit in units]
     try:
-        if why := _unfit(estimand, metric, scores, in_blocks=len(numbers) > MOST_UNITS):
+        # Where the jackknife says nothing of a metric's error.
+        value, logged, why = metric(list(scores)), estimand.logged.value, ""
+        if not math.isfinite(value) or not _equal(value, logged):
+            why = f"is {value:.6g} of the samples, and {logged:.6g} was logged"
+        elif estimand.name.rpartition("_")[2] in _LEAPS:
+            why = "leaps between samples, and the jackknife needs a smooth metric"
+        elif not _equal(metric([*scores[::2], *scores[1::2]][::-1]), value):
+            why = "depends on the order of the samples"
+        elif len(numbers) > MOST_UNITS and _equal(metric([*scores, *scores]), 2 * value):
+            why = "is a sum, and blocks of samples differ in size"
+        if why:
             return f"{name} {why}"
         without = [
             metric([s for s, unit in zip(scores, where, strict=True) if unit != k])
@@ -465,23 +469,3 @@ def left_out(
         return f"{name} cannot be recomputed ({type(error).__name__})"
     varies = len(set(without)) > 1 and all(map(math.isfinite, without))
     return without if varies else f"{name} does not vary, or has no value, without some samples"
-
-
-def _unfit(
-    estimand: Estimand,
-    metric: Callable[[list[SampleScore]], float],
-    scores: Sequence[SampleScore],
-    *,
-    in_blocks: bool,
-) -> str:
-    """Return why the jackknife says nothing of a metric's error; an empty text if it does."""
-    value, logged = metric(list(scores)), estimand.logged.value
-    if not math.isfinite(value) or not _equal(value, logged):
-        return f"is {value:.6g} of the samples, and {logged:.6g} was logged"
-    if estimand.name.rpartition("_")[2] in _LEAPS:
-        return "leaps between samples, and the jackknife needs a smooth metric"
-    if not _equal(metric([*scores[::2], *scores[1::2]][::-1]), value):
-        return "depends on the order of the samples"
-    if in_blocks and _equal(metric([*scores, *scores]), 2 * value):
-        return "is a sum, and blocks of samples differ in size"
-    return ""

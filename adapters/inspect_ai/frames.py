@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from inspect_ai.analysis import Column, EvalColumn, Operation, SampleColumn
 
@@ -195,10 +195,16 @@ def _with_columns(
         msg = f"no metric is called {metric!r} in these logs; there are: {', '.join(metrics)}"
         raise SelectionError(msg)
     prefix = HEADLINE if metric is None else f"score_{metric}"
+    # What the frame says of each log's headline; Inspect has the score's column from 0.3.261.
+    nothing = [None] * len(df)
+    headlines = (
+        df[name].astype(object).where(df[name].notna(), None) if name in df.columns else nothing
+        for name in (f"{HEADLINE}_name", f"{HEADLINE}_score", f"{HEADLINE}_value")
+    )
     chosen: list[Record] = []
-    for location, headline in zip(df[LOG], _headlines(df), strict=True):
+    for location, scorer, score, value in zip(df[LOG], *headlines, strict=True):
         of_log = values.get(str(location), ())
-        name = metric if metric is not None else _name_of(headline, of_log)
+        name = metric if metric is not None else _name_of(scorer, score, value, of_log)
         rows = [row for row in records.get(str(location), ()) if row["metric"] == name]
         chosen.append({**rows[0], **offsets(rows[0], of)} if rows else offsets({}, of))
     df = df.copy()
@@ -208,32 +214,14 @@ def _with_columns(
     return df
 
 
-class _Headline(NamedTuple):
-    """What a frame says of the score that represents a log; None where it has no such column."""
-
-    scorer: str | None
-    score: str | None
-    """Inspect has this column from 0.3.261."""
-    value: float | None
-
-
-def _headlines(df: pd.DataFrame) -> list[_Headline]:
-    """Return each row's headline, where the frame names it."""
-    nothing = [None] * len(df)
-    columns = (
-        df[name].astype(object).where(df[name].notna(), None) if name in df.columns else nothing
-        for name in (f"{HEADLINE}_name", f"{HEADLINE}_score", f"{HEADLINE}_value")
-    )
-    return [_Headline(*row) for row in zip(*columns, strict=True)]
-
-
-def _name_of(headline: _Headline, values: Sequence[Responses]) -> str | None:
+def _name_of(
+    scorer: str | None, score: str | None, value: float | None, values: Sequence[Responses]
+) -> str | None:
     """Return the name of the row that holds a headline; None if none does.
 
     A frame does not say how epochs were reduced, or which group of items a value summarises: the
     logged value decides. Without a headline it is the first row.
     """
-    scorer, score, value = headline
     if scorer is None and score is None:
         return values[0].metric if values else None
     if score is None:

@@ -54,22 +54,19 @@ def read_contests(file: LogFile, columns: Mapping[str, str]) -> Contests | None:
     path, form = file.path, form_of(file)
     if form is None:
         return None
-    fields = _wanted(columns)
+    # The metadata and score fields that may be needed.
+    asked = {name.strip() for part, name in columns.items() if part != "features"}
+    for name in columns.get("features", "").split(","):
+        asked |= {name.strip(), *(name.strip() + end for ends in SIDES for end in ends)}
+    beside = {a for a in asked if a.startswith(SCORES) and set(a.split(".")) & _NOT_VALUES}
+    metadata = {a.removeprefix(METADATA) for a in asked if a.startswith(METADATA)}
+    fields = _KNOWN | beside | metadata
     with opened(file, form, header_only=False) as (log, read_samples):
         try:
             return _of_samples(read_samples(fields), log, path, columns)
         except SelectionError:
             # Read the names of all fields, for the message.
             return _of_samples(read_samples(fields | {EVERY}), log, path, columns)
-
-
-def _wanted(columns: Mapping[str, str]) -> frozenset[str]:
-    """Return the metadata and score fields that may be needed."""
-    asked = {name.strip() for part, name in columns.items() if part != "features"}
-    for name in columns.get("features", "").split(","):
-        asked |= {name.strip(), *(name.strip() + end for ends in SIDES for end in ends)}
-    beside = {a for a in asked if a.startswith(SCORES) and set(a.split(".")) & _NOT_VALUES}
-    return _KNOWN | beside | {a.removeprefix(METADATA) for a in asked if a.startswith(METADATA)}
 
 
 def _of_samples(
@@ -85,14 +82,12 @@ def _of_samples(
     verdicts = [name for name in score_columns if not set(name.split(".")) & _NOT_VALUES]
     defaults = {"judge": "model", "item": "id"}
     made = contests_from_samples(records, str(path), columns, verdicts, defaults)
-    return replace(made, notes=(*_notes(log, len(samples) - len(used)), *made.notes))
-
-
-def _notes(log: EvalLog, n_left_out: int) -> Iterator[str]:
+    notes: list[str] = []
     if log.status != "success":
-        yield f"the run did not end well (status {log.status!r})"
-    if n_left_out:
-        yield f"{n_left_out} samples failed or were invalidated: left out"
+        notes.append(f"the run did not end well (status {log.status!r})")
+    if n_left_out := len(samples) - len(used):
+        notes.append(f"{n_left_out} samples failed or were invalidated: left out")
+    return replace(made, notes=(*notes, *made.notes))
 
 
 def _fields_of(sample: LoggedSample, log: EvalLog) -> Iterator[tuple[str, Any]]:
@@ -105,15 +100,12 @@ def _fields_of(sample: LoggedSample, log: EvalLog) -> Iterator[tuple[str, Any]]:
         if value != "null":
             yield (name if name.startswith(SCORES) else METADATA + name), printable_name(value)
     for scorer, value in sample.scores.items():
-        yield from _values(f"{SCORES}{printable_name(scorer)}.value", value)
-
-
-def _values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        inside = cast("Mapping[str, Any]", value)
-        yield from ((f"{name}.{printable_name(key)}", _shown(v)) for key, v in inside.items())
-    else:
-        yield name, _shown(value)
+        name = f"{SCORES}{printable_name(scorer)}.value"
+        if isinstance(value, Mapping):
+            inside = cast("Mapping[str, Any]", value)
+            yield from ((f"{name}.{printable_name(key)}", _shown(v)) for key, v in inside.items())
+        else:
+            yield name, _shown(value)
 
 
 def _shown(value: Any) -> Any:

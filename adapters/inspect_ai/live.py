@@ -60,7 +60,14 @@ def annotate_together(run: RunLogs, baseline: str | None, on_error: OnError) -> 
         if not isinstance(error, IncompleteLogError):
             on_error(str(path), error)
 
-    first = [location for location in run.locations if _is_of(location, run.first_model)]
+    first: list[str] = []
+    model = run.first_model
+    for location in run.locations:
+        with suppress(EvalStatsError):
+            names = Selection(header_only=True)
+            responses = reading.read_log(reading.as_path(location), names, load_plugins())
+            if model is not None and any(is_model(r.model, model) for r in responses):
+                first.append(location)
     in_order = dict.fromkeys((*first, *run.locations))
     with _WRITING:
         written = annotate(
@@ -68,14 +75,6 @@ def annotate_together(run: RunLogs, baseline: str | None, on_error: OnError) -> 
         )
         names = {str(path) for path in written}
         return {at: _header(at) for at in in_order if str(reading.as_path(at)) in names}
-
-
-def _is_of(location: str, model: str | None) -> bool:
-    with suppress(EvalStatsError):
-        names = Selection(header_only=True)
-        responses = reading.read_log(reading.as_path(location), names, load_plugins())
-        return model is not None and any(is_model(r.model, model) for r in responses)
-    return False
 
 
 def _header(location: str) -> EvalLog:
@@ -87,14 +86,12 @@ def _header(location: str) -> EvalLog:
 def logs_of_set(folder: str) -> RunLogs:
     """Return the logs of an eval set's folder."""
     paths = reading.find_logs([folder], load_plugins())
-    return RunLogs([str(path) for path in paths], _first_model(reading.as_path(folder)))
-
-
-def _first_model(folder: Path) -> str | None:
-    # None if the file is missing or of another shape; then the first log decides.
+    listed = reading.as_path(folder) / EVAL_SET
+    first_model: str | None = None
+    # If the file is missing or of another shape, the first log decides.
     with suppress(OSError, ValueError, LookupError, TypeError):
-        return str(json.loads((folder / EVAL_SET).read_text())["tasks"][0]["model"])
-    return None
+        first_model = str(json.loads(listed.read_text())["tasks"][0]["model"])
+    return RunLogs([str(path) for path in paths], first_model)
 
 
 def read_each(locations: Sequence[str]) -> dict[str, list[Responses]]:

@@ -40,7 +40,14 @@ def read_results(given: Any, selection: Selection) -> list[Responses] | None:
     """Read an ``EvalLog``, or the logs of a data frame; None for what is not Inspect's."""
     kind = cast("type[Any]", type(given))
     if kind.__name__ == "EvalLog" and kind.__module__.partition(".")[0] == "inspect_ai":
-        return _of_log(given, selection)
+        log: EvalLog = given
+        path = as_path(log.location or "EvalLog")
+        if log.samples is None and path.exists():
+            return read_log(LogFile(path), selection) or []
+        samples = log.samples or []
+        return read_opened(
+            log, lambda fields: [from_sample(s, fields) for s in samples], path, selection
+        )
     names = getattr(given, "column_names", None) or getattr(given, "columns", ())
     columns = set(map(str, names))
     if selection.columns or selection.wide or "eval_id" not in columns:
@@ -48,16 +55,6 @@ def read_results(given: Any, selection: Selection) -> list[Responses] | None:
     if columns >= _OF_EVALS:
         return _of_frame(given, columns, selection)
     return _of_loose_samples(given, columns, selection)
-
-
-def _of_log(log: EvalLog, selection: Selection) -> list[Responses]:
-    path = as_path(log.location or "EvalLog")
-    if log.samples is None and path.exists():
-        return read_log(LogFile(path), selection) or []
-    samples = log.samples or []
-    return read_opened(
-        log, lambda fields: [from_sample(s, fields) for s in samples], path, selection
-    )
 
 
 def _of_frame(frame: Any, columns: set[str], selection: Selection) -> list[Responses]:
@@ -112,21 +109,16 @@ def _of_loose_samples(frame: Any, columns: set[str], selection: Selection) -> li
     responses: list[Responses] = []
     for each in grouped(rows, lambda row: row["eval_id"]).values():
         samples = [_loose_sample(row) for row in each]
-        log = _header_of(each[0])
+        first, inspect = each[0], load_inspect()
+        spec = inspect.EvalSpec.model_construct(
+            task=first["task_name"], task_id=first["eval_id"], model=first["model"],
+            created=str(first.get("created") or ""), dataset=inspect.EvalDataset(),
+            config=inspect.EvalConfig(),
+        )  # fmt: skip
+        log = inspect.EvalLog(status="success", eval=spec)
         responses += read_opened(log, lambda _, s=samples: s, as_path("samples_df"), selection)
     note = "samples of a data frame without its column log: epochs count as their mean"
     return [replace(r, notes=(*r.notes, note)) for r in responses]
-
-
-def _header_of(row: Mapping[str, Any]) -> EvalLog:
-    """Return the header of a log that is known only by a sample's row in a data frame."""
-    inspect = load_inspect()
-    spec = inspect.EvalSpec.model_construct(
-        task=row["task_name"], task_id=row["eval_id"], model=row["model"],
-        created=str(row.get("created") or ""), dataset=inspect.EvalDataset(),
-        config=inspect.EvalConfig(),
-    )  # fmt: skip
-    return inspect.EvalLog(status="success", eval=spec)
 
 
 def _loose_sample(row: Mapping[str, Any]) -> LoggedSample:

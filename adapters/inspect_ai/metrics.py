@@ -15,16 +15,11 @@ import logging
 import math
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from inspect_ai.scorer import Metric, SampleScore, Value, ValueToFloat, metric
 
 from evalstats_plugin.adapters.inspect_ai.estimands import as_score
 from evalstats_plugin.runtime.files import field_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _log = logging.getLogger(__name__)
 
@@ -123,34 +118,30 @@ def _limits(
     import numpy as np
 
     from evalstats_plugin.data.measure import Measure
-    from evalstats_plugin.data.responses import Responses, Source
+    from evalstats_plugin.data.responses import Responses, Source, as_clusters
     from evalstats_plugin.scores.intervals import intervals
 
     values = np.array([_number(s.score.value, to_float) for s in scores])
     finite = np.isfinite(values)
-    clusters = None if cluster is None else _clusters(scores, cluster)
+    clusters = None
+    if cluster is not None:
+        texts = [field_of(s.sample_metadata or {}, cluster) for s in scores]
+        labels, _ = as_clusters(texts, cluster)
+        if labels is None:
+            raise LookupError(f"no sample's metadata has the field {cluster!r}")
+        clusters = np.compress(finite, labels)
     responses = Responses(
         model="",
         measure=Measure(task="", metric=""),
         item_ids=np.arange(np.count_nonzero(finite)),
         scores=values[finite, None],
-        clusters=None if clusters is None else np.compress(finite, clusters),
+        clusters=clusters,
         source=Source(Path(), "inspect_ai"),
     )
     [row] = intervals([responses], confidence_level=level, method=method, rng=0)
     if row.low is not None and row.method != method and cluster is None and method != "beta-hpd":
         _warn_once(f"{method} is for scores of 0 and 1: of partial credit {row.method} is logged")
     return None if row.low is None or row.high is None else (row.low, row.high)
-
-
-def _clusters(scores: list[SampleScore], field: str) -> NDArray[Any]:
-    from evalstats_plugin.data.responses import as_clusters
-
-    values = [field_of(score.sample_metadata or {}, field) for score in scores]
-    clusters, _ = as_clusters(values, field)
-    if clusters is None:
-        raise LookupError(f"no sample's metadata has the field {field!r}")
-    return clusters
 
 
 def _number(value: Value | None, to_float: ValueToFloat | None) -> float:

@@ -116,7 +116,22 @@ def read_opened(
     log: EvalLog, read_samples: ReadSamples, path: Path, selection: Selection
 ) -> list[Responses]:
     """Read a log whose header is there, and whose samples are read on demand."""
-    base = _base(log, path)
+    spec = log.eval
+    source = Source(
+        path=path,
+        harness="inspect_ai",
+        version=spec.packages.get("inspect_ai"),
+        when=spec.created,
+        run=spec.task_id,  # a retry has the task id, but neither run id nor eval id
+        is_annotated=KEY in (log.metadata or {}),
+    )
+    base: Fields = {
+        "model": printable_name(spec.model),
+        "measure": Measure(task=printable_name(spec.task), metric=""),
+        "source": source,
+        "provenance": Provenance(task_version=printable_name(str(spec.task_version))),
+        "settings": settings_of(log),
+    }
     # A task of a package, "inspect_evals/gsm8k", is also known by its own name.
     if not selection.wants_task(*_task_names(base)):
         return []
@@ -128,7 +143,7 @@ def read_opened(
             f"{path} is of a run that did not end well (status {log.status!r}); "
             "--include-incomplete reads the samples that it finished"
         )
-        raise IncompleteLogError(msg, log.eval.task_id)
+        raise IncompleteLogError(msg, spec.task_id)
     responses, record = _read_scores(log, read_samples, selection, base), found_in(log)
     return [with_prediction(r, record) for r in responses] if record else responses
 
@@ -147,25 +162,6 @@ def read_texts(
 def _task_names(base: Fields) -> tuple[str, ...]:
     task: str = base["measure"].task
     return task, task.rpartition("/")[2]
-
-
-def _base(log: EvalLog, path: Path) -> Fields:
-    spec = log.eval
-    source = Source(
-        path=path,
-        harness="inspect_ai",
-        version=spec.packages.get("inspect_ai"),
-        when=spec.created,
-        run=spec.task_id,  # a retry has the task id, but neither run id nor eval id
-        is_annotated=KEY in (log.metadata or {}),
-    )
-    return {
-        "model": printable_name(spec.model),
-        "measure": Measure(task=printable_name(spec.task), metric=""),
-        "source": source,
-        "provenance": Provenance(task_version=printable_name(str(spec.task_version))),
-        "settings": settings_of(log),
-    }
 
 
 def _read_scores(
@@ -204,7 +200,11 @@ def _read_scores(
         measure: Measure = fields["measure"]
         is_headline = None if headline is None else measure.metric == headline
         fields["measure"] = replace(measure, is_headline=is_headline)
-        fields["notes"] = (*fields["notes"], *_stale(annotated.get(measure.metric), fields))
+        # The log was edited after it was annotated.
+        before, now = annotated.get(measure.metric), fields["logged"]
+        if isinstance(before, float) and now is not None and not is_printed_as(before, now):
+            note = f"{STALE}{before:.6g}, and the log now says {now:.6g}: annotate it again"
+            fields["notes"] = (*fields["notes"], note)
     scores = _selected([each for each in by_scorer if each], others, selection, _task_names(base))
     return [*scores, *costs_of_run]
 
@@ -217,10 +217,7 @@ def _costs(log: EvalLog, names: Sequence[str], table: Table, items: Fields) -> I
     for name in names:
         scores = table.spread(table.valid([each[name] for each in costs]))
         if not np.isnan(scores).all():
-            fields = _named(
-                items, name, scale=COST, scale_from="logged", higher_is_better=False,
-                population=_population(log, table), n_cut=_n_cut(log, table),
-            )  # fmt: skip
+            fields = _named(items, name, scale=COST, scale_from="logged", higher_is_better=False)
             yield Responses(**only_items({**fields, "scores": scores}, table.kept))
 
 
@@ -266,13 +263,6 @@ def _made(first: Fields, *beside: Fields) -> Responses:
     return Responses(**first, beside=tuple(Responses(**fields) for fields in beside))
 
 
-def _stale(estimate: Any, fields: Fields) -> Iterator[str]:
-    """Note an annotation of a value that the log no longer has, as after an edit of scores."""
-    logged = fields["logged"]
-    if isinstance(estimate, float) and logged is not None and not is_printed_as(estimate, logged):
-        yield f"{STALE}{estimate:.6g}, and the log now says {logged:.6g}: annotate it again"
-
-
 def _of_header(base: Fields, estimand: Estimand, *notes: str) -> Fields:
     """Return responses that hold only the logged value."""
     return {
@@ -316,8 +306,6 @@ def _of_scorer(
             scorer.label,
             scorer=scorer.name,
             higher_is_better=graded or estimands[0].logged.is_accuracy or None,
-            population=_population(log, table),
-            n_cut=_n_cut(log, table),
         ),
         "scores": table.spread(table.numbers(table.valid(values))),
         "answers": table.answers(_answer_field(scorer)) if selection.repeats == "answers" else None,
@@ -337,8 +325,18 @@ def _items(
     """
     field = selection.cluster or next((cluster_field(log, scorer) for scorer in scorers), None)
     clusters, notes = as_clusters(table.field(field), field) if field else (None, ())
+    population, n_cut, n_items = None, 0, len(table.item_ids)
+    # Items stopped early were left out on purpose.
+    if log.status == "success" and not early_stops(log):
+        # Of a dataset with a limit only the first items were run.
+        size = log.eval.dataset.samples or 0
+        population = size if size > n_items else None
+        # Logs that do not list all ids may lack items that were run.
+        n_run = log.results.total_samples if log.results else 0
+        n_cut = max(n_run // max(log.eval.config.epochs or 1, 1) - n_items, 0)
     return {
         **base,
+        "measure": replace(base["measure"], population=population, n_cut=n_cut),
         "item_ids": table.item_ids,
         "item_hashes": table.hashes("question"),
         "provenance": replace(base["provenance"], prompt_hashes=table.hashes("prompt")),
@@ -526,22 +524,6 @@ def _incomplete_note(log: EvalLog, n_items: int) -> str:
     of_all = counted(len(planned) if planned else n_items, "item")
     read = f"{n_items} of {of_all}" if planned else of_all
     return f"the run did not end well (status {log.status!r}): {read}"
-
-
-def _population(log: EvalLog, table: Table) -> int | None:
-    """Return the size of the dataset if only its first items were run (a limit was set)."""
-    size = log.eval.dataset.samples or 0
-    if early_stops(log):
-        return None
-    return size if log.status == "success" and size > len(table.item_ids) else None
-
-
-def _n_cut(log: EvalLog, table: Table) -> int:
-    """Return how many items were run and are not there, in logs that do not list all ids."""
-    if log.status != "success" or log.results is None or early_stops(log):
-        return 0
-    n_run = log.results.total_samples // max(log.eval.config.epochs or 1, 1)
-    return max(n_run - len(table.item_ids), 0)
 
 
 def _disagreement(scores: NDArray[np.float64], logged: Logged, *, of_items: bool) -> str | None:
@@ -763,7 +745,7 @@ def _texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def fields_of(
-    log: EvalLog, scorers: Iterable[Scorer], asked: str | None, by: str | None = None
+    log: EvalLog, scorers: Iterable[Scorer], asked: str | None, by: str | None
 ) -> frozenset[str]:
     """Return every metadata field that may name clusters, slices or groups of items."""
     estimands = [e for s in scorers for e in estimands_of(log, s)]

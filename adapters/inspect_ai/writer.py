@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -158,7 +158,11 @@ def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
     record = found_in(log) if intervals is not None else None
     results = log.results.model_copy(deep=True)
     for score in results.scores:
-        score.metrics = {k: m for k, m in score.metrics.items() if not _is_our_metric(k, m)}
+        score.metrics = {
+            key: metric
+            for key, metric in score.metrics.items()
+            if metric.group != GROUP or not key.startswith(PREFIX)
+        }
     edited = log.model_copy(update={"results": results})
     headline = headline_row(edited)
     for scorer in dict.fromkeys(map(of_result, results.scores)):
@@ -181,10 +185,6 @@ def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
     before = [list(score.metrics.items()) for score in log.results.scores]
     after = [list(score.metrics.items()) for score in results.scores]
     return log if before == after else edited
-
-
-def _is_our_metric(key: str, metric: EvalMetric) -> bool:
-    return metric.group == GROUP and key.startswith(PREFIX)
 
 
 def _placed(
@@ -251,7 +251,11 @@ def with_payload(
     from inspect_ai.log import MetadataEdit, ProvenanceData, TagsEdit, edit_eval_log
 
     if annotation is None:
-        log = _without_our_updates(log)
+        updates = log.log_updates or []
+        kept = [update for update in updates if not _is_our_edit(update)]
+        if len(kept) < len(updates):
+            log = log.model_copy(update={"log_updates": kept or None})
+            log.recompute_tags_and_metadata()
         # These remain only if somebody else wrote them.
         tags = TagsEdit(tags_remove=[TAG, *_value_tags(log)])
         metadata = MetadataEdit(metadata_remove=[KEY, SUMMARY_KEY])
@@ -264,7 +268,12 @@ def with_payload(
         text = summary(annotation, headline)
         if record is not None:
             text = f"{sentence(record)}; {text}"
-        of_value = [*_value_tag(annotation, headline)]
+        of_value: list[str] = []
+        for row in annotation.intervals:
+            if row.metric == headline and None not in (row.estimate, row.low, row.high):
+                low, high = (_NOUGHT.sub("", f"{end:.2f}") for end in (row.low, row.high))
+                of_value.append(f"{row.estimate:.2f} [{low}–{high}]")
+                break
         earlier = [tag for tag in _value_tags(log) if tag not in of_value]
         tags = TagsEdit(tags_add=[TAG, *of_value], tags_remove=earlier)
         metadata = MetadataEdit(metadata_set={SUMMARY_KEY: text, KEY: block})
@@ -279,25 +288,6 @@ def with_payload(
 def _value_tags(log: EvalLog) -> list[str]:
     """Return the tags of a log that give its value with the interval."""
     return [tag for tag in log.tags if _VALUE_TAG.fullmatch(tag)]
-
-
-def _value_tag(annotation: Annotation, headline: str | None) -> Iterator[str]:
-    for row in annotation.intervals:
-        if row.metric == headline and None not in (row.estimate, row.low, row.high):
-            low, high = (_NOUGHT.sub("", f"{end:.2f}") for end in (row.low, row.high))
-            yield f"{row.estimate:.2f} [{low}–{high}]"
-            return
-
-
-def _without_our_updates(log: EvalLog) -> EvalLog:
-    """Return the log without our entries in its history, or the same object."""
-    updates = log.log_updates or []
-    kept = [update for update in updates if not _is_our_edit(update)]
-    if len(kept) == len(updates):
-        return log
-    log = log.model_copy(update={"log_updates": kept or None})
-    log.recompute_tags_and_metadata()
-    return log
 
 
 def _is_our_edit(update: LogUpdate) -> bool:
@@ -412,9 +402,14 @@ def edited(sample: Sample, items: Items, shown: Sequence[str], baseline: str) ->
     metadata: dict[str, Any] = sample.get("metadata") or {}
     scores: dict[str, Any] = sample.get("scores") or {}
     block: Any = metadata.get(PREFIX + EMPTIED)
-    emptied = cast("dict[str, Any]", block) if isinstance(block, dict) else {}
-    emptied = {name: text for name in ("metadata", "scores")
-               if (text := _empty(sample, name, emptied)) is not None}  # fmt: skip
+    noted = cast("dict[str, Any]", block) if isinstance(block, dict) else {}
+    # What a field was where Inspect now writes ``{}``: absent, or null.
+    emptied: dict[str, str] = {}
+    for name in ("metadata", "scores"):
+        if sample.get(name) is None:
+            emptied[name] = "null" if name in sample else ""
+        elif noted.get(name) in ("", "null"):
+            emptied[name] = noted[name]
     metadata = {k: v for k, v in metadata.items() if not k.startswith(PREFIX)} | statistics
     scores = {k: v for k, v in scores.items() if k != SCORE}
     # Rounded, because the sample list shows every digit and has little room.
@@ -436,13 +431,6 @@ def edited(sample: Sample, items: Items, shown: Sequence[str], baseline: str) ->
         elif values or sample.get(name):
             changed[name] = values or (None if text == "null" else {})
     return changed
-
-
-def _empty(sample: Sample, name: str, noted: Mapping[str, Any]) -> str | None:
-    """Return what a field was where Inspect now writes ``{}``: absent, or null; None otherwise."""
-    if sample.get(name) is not None:
-        return noted[name] if noted.get(name) in ("", "null") else None
-    return "null" if name in sample else ""
 
 
 def columns_of(items: Items, headline: str | None) -> list[str]:
@@ -491,7 +479,10 @@ def with_columns(log: EvalLog, names: Iterable[str], baseline: str = "") -> Eval
     spec = log.eval.model_dump()
     scorers: list[dict[str, Any]] = spec["scorers"] or []
     scorers = [s for s in scorers if s["name"] != SCORE]
-    viewer = None if _is_ours(log.eval.viewer) else log.eval.viewer
+    viewer = log.eval.viewer
+    views = viewer and viewer.task_samples_view
+    if views and not isinstance(views, list) and views.name == VIEW:
+        viewer = None
     if names:
         several = (log.eval.config.epochs or 1) > 1
         scores = log.results.scores if log.results else ()
@@ -506,11 +497,6 @@ def with_columns(log: EvalLog, names: Iterable[str], baseline: str = "") -> Eval
     spec |= {"viewer": viewer, "scorers": scorers if scorers or log.eval.scorers else None}
     edited = type(log.eval).model_validate(spec)
     return log if edited == log.eval else log.model_copy(update={"eval": edited})
-
-
-def _is_ours(viewer: ViewerConfig | None) -> bool:
-    views = viewer and viewer.task_samples_view
-    return bool(views) and not isinstance(views, list) and views.name == VIEW
 
 
 def _view(

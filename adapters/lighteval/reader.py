@@ -196,7 +196,9 @@ class _Run:
 
     def _of(self, task: str, metric: str, details: _Details | None) -> Responses:
         values = self.json["results"][task]
-        config = self._config(task)
+        # A name there may lack the number of examples.
+        configs = section(self.json.get("config_tasks"))
+        config = section(configs.get(task) or configs.get(re.sub(r"[|:]\d+$", "", task)))
         given: Any = config.get("metrics") or config.get("metric")
         listed = cast("list[Any]", given) if isinstance(given, list) else []
         definition = next((m for m in map(section, listed) if _names(m, metric)), dict[str, Any]())
@@ -227,13 +229,13 @@ class _Run:
             "logged": logged,
             "logged_std_error": _number(values.get(f"{metric}_stderr")),
             "logged_n": size or n or None,
+            "provenance": Provenance(task_version=str(self.json.get("versions", {}).get(task, ""))),
         }
-        version = str(self.json.get("versions", {}).get(task, ""))
         if self.selection.header_only:
             return Responses(**base)
         if details is None or metric not in details.scores:
             note = self._why_not(task, metric, details)
-            return Responses(**base, provenance=Provenance(task_version=version), notes=(note,))
+            return Responses(**base, notes=(note,))
         scores = details.scores[metric]
         mean = float(np.nanmean(scores))
         same = logged is None or agree(mean, logged)
@@ -247,21 +249,16 @@ class _Run:
             over = "" if logged is None else f"; the value over all of them is {logged:.6g}"
             notes = (f"{n} of {counted(n + n_cut, 'item')}: the details are cut off{over}",)
         elif not same:
-            notes = (f"mismatch: {logged} was logged, the items give {mean:.6g}",)
+            notes = (f"mismatch: {logged:.6g} was logged, the items give {mean:.6g}",)
         base["measure"] = replace(base["measure"], n_cut=n_cut)
+        base["provenance"] = replace(base["provenance"], prompt_hashes=details.prompts)
         return Responses(
             **base,
             item_ids=details.ids,
             scores=scores[:, None],
             item_hashes=details.questions,
-            provenance=Provenance(task_version=version, prompt_hashes=details.prompts),
             notes=notes,
         )
-
-    def _config(self, task: str) -> Json:
-        """Return the configuration of a task, whose name there may lack the number of examples."""
-        configs = section(self.json.get("config_tasks"))
-        return section(configs.get(task) or configs.get(re.sub(r"[|:]\d+$", "", task)))
 
     def _why_not(self, task: str, metric: str, details: _Details | None) -> str:
         if _ALL.match(_named(task)[0]):

@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     from evalstats_plugin.runtime.files import LogFile
 
 
-_COMMANDS = (
-    Command(
-        "rescore",
-        "Score lm-eval's logged responses again, without a model.",
-        "evalstats_plugin.adapters.lm_eval.replay.command:rescore",
-    ),
-    Command(
-        "lm-eval",
-        "Run lm-eval with its own arguments, then annotate.",
-        "evalstats_plugin.adapters.lm_eval.run_harness:lm_eval",
-    ),
-)
-
-
 @hookimpl
 def evalstats_find_logs(files: Sequence[LogFile]) -> Mapping[Path, Sequence[Path]]:
     """Return the results files with their samples files, and samples files without results."""
@@ -108,7 +94,18 @@ def evalstats_annotate_results(
 @hookimpl
 def evalstats_commands() -> Sequence[Command]:
     """Offer ``rescore`` and ``lm-eval``."""
-    return _COMMANDS
+    return (
+        Command(
+            "rescore",
+            "Score lm-eval's logged responses again, without a model.",
+            "evalstats_plugin.adapters.lm_eval.replay.command:rescore",
+        ),
+        Command(
+            "lm-eval",
+            "Run lm-eval with its own arguments, then annotate.",
+            "evalstats_plugin.adapters.lm_eval.run_harness:lm_eval",
+        ),
+    )
 
 
 @hookimpl

@@ -69,7 +69,7 @@ class Tree:
 
     def n_tasks(self, group: str, key: str) -> int:
         """Count the tasks of a group that have a metric."""
-        return sum(key in (self.results.get(task) or {}) for task in self.leaves(group))
+        return sum(key in section(self.results, task) for task in self.leaves(group))
 
     def weighting(self, group: str, key: str) -> tuple[Weighting, tuple[str, ...]]:
         """Return a group's weighting, and a note if its logged value is neither mean.

@@ -87,9 +87,8 @@ def _samples_name(path: Path) -> re.Match[str] | None:
 
 def is_results(data: object) -> bool:
     """Whether a value is a results object of lm-eval."""
-    if not isinstance(data, Mapping):
-        return False
-    return isinstance(data.get("results"), Mapping) and ("versions" in data or "configs" in data)  # pyright: ignore[reportUnknownMemberType]
+    top = section(data)
+    return isinstance(top.get("results"), Mapping) and ("versions" in top or "configs" in top)
 
 
 def load_results(log: LogFile) -> dict[str, Any] | None:
@@ -254,19 +253,17 @@ def samples_path(results: Path, task: str, data: Mapping[str, Any]) -> Path:
         return results.with_name(f"{stamp}_samples_{task}.jsonl")
     if stamp:
         path = results.with_name(f"samples_{task}_{stamp}.jsonl")
-        return path if path.exists() else _renamed(path, task, stamp)
+        if path.exists():
+            return path
+        # With another ending, or as a browser named it.
+        for other in sorted(path.parent.glob("samples_*.json*")):
+            name = _SAMPLES_NAME.fullmatch(other.name)
+            if name and (name["task"], name["stamp"]) == (task, stamp):
+                return other
+        return path
     # 0.4.0 to 0.4.2: named after the model's arguments, no time anywhere.
     arguments = section(data, "config").get("model_args") or ""
     return results.with_name(f"{re.sub('/|=', '__', str(arguments))}_{task}.jsonl")
-
-
-def _renamed(path: Path, task: str, stamp: str) -> Path:
-    """Return the file with another ending, or as a browser named it; the path if there is none."""
-    for other in sorted(path.parent.glob("samples_*.json*")):
-        name = _SAMPLES_NAME.fullmatch(other.name)
-        if name and (name["task"], name["stamp"]) == (task, stamp):
-            return other
-    return path
 
 
 def results_beside(samples: Path) -> Path | None:

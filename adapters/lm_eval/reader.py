@@ -63,7 +63,12 @@ _NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
 def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
     """Read a results file, or the one task of a samples file; None if it is not lm-eval's."""
     if layout.is_samples(log):
-        return _read_one_samples_file(log.path, selection)
+        results = layout.results_beside(log.path)
+        data = layout.load_results(LogFile(results)) if results else None
+        if results is None or data is None:
+            return list(_Stray(log.path, selection).responses())
+        task = layout.task_of(log.path, data)
+        return [] if task is None else list(_Run(data, results, selection).of_task(task))
     data = layout.load_annotated(log, old=True)
     if data is None:
         return None
@@ -93,16 +98,6 @@ def _read_old(data: Mapping[str, Any], path: Path, selection: Selection) -> Iter
                 in_full=True,
             )
             yield replace(read, settings=settings)
-
-
-def _read_one_samples_file(path: Path, selection: Selection) -> list[Responses]:
-    results = layout.results_beside(path)
-    data = layout.load_results(LogFile(results)) if results else None
-    if results is None or data is None:
-        return list(_Stray(path, selection).responses())
-    task = layout.task_of(path, data)
-    run = _Run(data, results, selection)
-    return [] if task is None else list(run.of_task(task))
 
 
 def read_texts(
@@ -350,13 +345,14 @@ class _Run:
         if measure.aggregation == "bypass":
             # lm-eval logs 999 here, which is no score.
             note = "--predict_only: nothing was scored (evalstats-plugin rescore can)"
-            unscored: dict[str, Any] = {
-                **fields, "logged": None, "logged_std_error": None, "notes": (note,)
-            }  # fmt: skip
-            return Responses(**unscored)
+            fields |= {"logged": None, "logged_std_error": None, "notes": (note,)}
+            return Responses(**fields)
         if logged is None:
-            notes = (self._why_no_samples(m.task), *_doubts(m, fields), *more)
-            return Responses(**fields, notes=notes)
+            note = "no samples logged (run lm-eval with --log_samples)"
+            if self.path.name and layout.section(self.data, "task_hashes").get(m.task) is not None:
+                missing = layout.samples_path(self.path, m.task, self.data).name
+                note = f"samples were logged, but {missing} is not there"
+            return Responses(**fields, notes=(note, *_doubts(m, fields), *more))
         column = logged.samples.by_filter.get(m.filter)
         values = column.values.get(m.name) if column else None
         if column is None or values is None:
@@ -372,15 +368,8 @@ class _Run:
         fields["measure"] = replace(measure, n_cut=logged.n_items - len(column.doc_ids))
         about = logged.notes(len(column.doc_ids), fields["logged"])
         merged = _with_values(fields | items, values)
-        notes = (*about, *merged.get("notes", ()), *about_items, *more)
-        noted: dict[str, Any] = {**merged, "notes": notes}
-        return Responses(**noted)
-
-    def _why_no_samples(self, task: str) -> str:
-        if not self.path.name or layout.section(self.data, "task_hashes").get(task) is None:
-            return "no samples logged (run lm-eval with --log_samples)"
-        missing = layout.samples_path(self.path, task, self.data).name
-        return f"samples were logged, but {missing} is not there"
+        merged["notes"] = (*about, *merged.get("notes", ()), *about_items, *more)
+        return Responses(**merged)
 
     def _with_repeats(self, task: str, responses: list[Responses]) -> list[Responses]:
         """Add the scores of each repeat where the filter kept one repeat, or a vote."""
@@ -480,7 +469,6 @@ def _with_values(fields: Mapping[str, Any], values: Sequence[Any]) -> dict[str, 
         pairs = as_pairs(values)
         if pairs is not None:
             return {**fields, "scores": pairs[:, :1], "weights": pairs[:, 1]}
-    whole = dict(fields)
     scores = as_scores(values)
     if scores is None and aggregation == BRIER:
         scores = brier_scores(values)
@@ -504,9 +492,8 @@ def _with_values(fields: Mapping[str, Any], values: Sequence[Any]) -> dict[str, 
             return {**without, "notes": (note,)}
         aggregation = "mean"
     notes = (f"mismatch: {problem}",) if problem and aggregation != "perplexity" else ()
-    aggregation = "mean" if aggregation == "nanmean" else aggregation
-    whole["measure"] = replace(measure, aggregation=aggregation)
-    return {**whole, "scores": scores[:, None], "notes": notes}
+    measure = replace(measure, aggregation="mean" if aggregation == "nanmean" else aggregation)
+    return {**fields, "measure": measure, "scores": scores[:, None], "notes": notes}
 
 
 def with_answers(fields: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any] | None:
@@ -529,7 +516,13 @@ def with_answers(fields: Mapping[str, Any], values: Sequence[Any]) -> dict[str, 
 def model_identity(data: Mapping[str, Any]) -> tuple[str, Settings]:
     """Return a model's name, and the settings that distinguish models of the same name."""
     config = layout.section(data, "config")
-    arguments = model_arguments(config.get("model_args"))
+    given: Any = config.get("model_args")
+    # An object since 0.4.10, a text "a=1,b=2" before.
+    if isinstance(given, Mapping):
+        arguments = {str(k): str(v) for k, v in given.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    else:
+        pairs = (part.partition("=") for part in str(given or "").split(",") if "=" in part)
+        arguments = {k.strip(): v.strip() for k, _, v in pairs}
     key = next((k for k in _NAMES if k in arguments), None)
     # Without a name among the arguments lm-eval gives the folder a random one.
     name = arguments[key] if key else str(config.get("model", "model"))
@@ -545,11 +538,3 @@ def model_identity(data: Mapping[str, Any]) -> tuple[str, Settings]:
         if value:
             settings[label] = str(value)[:8] if label != "revision" else str(value)  # short hashes
     return name, tuple(sorted(settings.items()))
-
-
-def model_arguments(arguments: Any) -> dict[str, str]:
-    """Read logged ``model_args``: an object since 0.4.10, a text ``a=1,b=2`` before."""
-    if isinstance(arguments, Mapping):
-        return {str(k): str(v) for k, v in arguments.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    pairs = (part.partition("=") for part in str(arguments or "").split(",") if "=" in part)
-    return {k.strip(): v.strip() for k, _, v in pairs}

@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -39,23 +38,6 @@ def lm_eval(arguments: tuple[str, ...]) -> None:
     lm-eval runs to its end first: its files, output and exit code are its own whatever happens
     to the annotation.
     """
-    run_and_annotate(arguments)
-
-
-@dataclass
-class Saved:
-    """The results files that lm-eval saved while it was watched."""
-
-    files: list[Path] = field(default_factory=list[Path])
-    missing: int = 0
-    """Runs that ended without a results file."""
-
-
-def run_and_annotate(arguments: Sequence[str]) -> None:
-    """Run lm-eval with these arguments to its end, then annotate the results files it wrote.
-
-    Exceptions of lm-eval, its exit code included, are passed on.
-    """
     cli_evaluate = harness("__main__").cli_evaluate
     with _watched() as saved:
         own_arguments, sys.argv = sys.argv, ["lm-eval", *arguments]
@@ -67,21 +49,20 @@ def run_and_annotate(arguments: Sequence[str]) -> None:
 
 
 @contextmanager
-def _watched() -> Generator[Saved, None, None]:
-    """Record which results files lm-eval saves; errors in recording never disturb the saving."""
+def _watched() -> Generator[list[Path | None], None, None]:
+    """Record the results file that lm-eval saves of each run, None where it saves none.
+
+    Errors in recording never disturb the saving.
+    """
     tracker: Any = harness("loggers.evaluation_tracker").EvaluationTracker
     save = tracker.save_results_aggregated
-    saved = Saved()
+    saved: list[Path | None] = []
 
     def save_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
         outcome = save(self, *args, **kwargs)
         # The samples are saved after this: an error here would lose them.
         with suppress(Exception):
-            path = saved_by(self)
-            if path is None:
-                saved.missing += 1
-            else:
-                saved.files.append(path)
+            saved.append(saved_by(self))
         return outcome
 
     tracker.save_results_aggregated = save_and_note
@@ -105,9 +86,9 @@ def saved_by(tracker: Any) -> Path | None:
     return saved if saved.is_file() else None
 
 
-def _annotate(saved: Saved) -> None:
+def _annotate(saved: Sequence[Path | None]) -> None:
     """Annotate in place; a failure is reported on standard error and changes nothing else."""
-    for path in saved.files:
+    for path in filter(None, saved):
         try:
             import evalstats_plugin
 
@@ -119,7 +100,7 @@ def _annotate(saved: Saved) -> None:
             _print_error(f"{path} is as lm-eval wrote it: not annotated ({why})")
         else:
             _print_error("\n  ".join([f"annotated {path}", *intervals]))
-    if saved.missing:
+    if None in saved:
         _print_error(
             "lm-eval wrote no results file, so nothing is annotated (is --output_path given?)"
         )

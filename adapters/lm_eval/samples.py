@@ -88,7 +88,7 @@ def read_samples(
     """
     tail = _TAIL_WITH_RESPONSES if choices or likelihoods else _TAIL
     in_full = cluster is not None or by is not None
-    records = _records(path, in_full=in_full, tail=tail)
+    records = numbered(path, tail=None if in_full else tail)
     return collect(records, filters, str(path), cluster, by=by, choices=choices)
 
 
@@ -97,13 +97,8 @@ def read_records(path: Path, wanted: Collection[str] | None = None) -> Iterator[
 
     Of all items, or of those wanted: ids as text. The lines of others are not parsed.
     """
-    records = _records(path, in_full=True, wanted=wanted)
+    records = numbered(path, wanted=wanted)
     return (record for _, i, record in records if wanted is None or str(i) in wanted)
-
-
-def numbered(path: Path) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
-    """Yield line number, item id and sample in full; raises `LogError` as `read_samples`."""
-    return _records(path, in_full=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,38 +278,37 @@ def number_records(
         yield number, record["doc_id"], record
 
 
-def _records(
-    path: Path, *, in_full: bool, tail: bytes = _TAIL, wanted: Collection[str] | None = None
+def numbered(
+    path: Path, *, tail: bytes | None = None, wanted: Collection[str] | None = None
 ) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
-    """Yield line number, item id and sample."""
+    """Yield line number, item id and sample; raises `LogError` as `read_samples`.
+
+    Samples are read in full, or from the last place of ``tail`` in their line.
+    """
     with path.open("rb", buffering=_BUFFER) as file:
         is_list = file.read(64).lstrip()[:1] == b"["
         file.seek(0)
-        if is_list:
-            yield from _records_of_list(file.read(), path)
-        else:
-            yield from _records_of_lines(file, path, in_full=in_full, tail=tail, wanted=wanted)
-
-
-def _records_of_list(content: bytes, path: Path) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
-    """Read the layout of 0.4.0 to 0.4.2: one JSON list, despite the name .jsonl."""
-    try:
-        records = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        msg = f"{path} is not a JSON list of samples ({error}); it may have been cut off"
-        raise LogError(msg) from error
+        if not is_list:
+            yield from _records_of_lines(file, path, tail, wanted)
+            return
+        # The layout of 0.4.0 to 0.4.2: one JSON list, despite the name .jsonl.
+        try:
+            records = json.loads(file.read())
+        except (ValueError, RecursionError) as error:
+            msg = f"{path} is not a JSON list of samples ({error}); it may have been cut off"
+            raise LogError(msg) from error
     yield from number_records(records, str(path))
 
 
 def _records_of_lines(
-    file: BinaryIO, path: Path, *, in_full: bool, tail: bytes, wanted: Collection[str] | None
+    file: BinaryIO, path: Path, tail: bytes | None, wanted: Collection[str] | None
 ) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
     # `json.loads` does the same, after looking for a byte order mark and spaces.
     decode, find_id = json.JSONDecoder().raw_decode, _DOC_ID.match
     number = 0
     while line := file.readline(MAX_LINE):
         number += 1
-        cut = -1 if in_full else line.rfind(tail)
+        cut = -1 if tail is None else line.rfind(tail)
         head = find_id(line)
         if wanted is not None and head is not None and head.group(1).decode() not in wanted:
             continue
@@ -328,17 +322,13 @@ def _records_of_lines(
             if "target_hash" in record and not text[end:].strip():
                 yield number, int(head.group(1)), record
                 continue
-        if line.strip():
-            record = _parse_in_full(line, path, number)
-            yield number, record["doc_id"], record
-
-
-def _parse_in_full(line: bytes, path: Path, number: int) -> dict[str, Any]:
-    where = f"{path}: line {number}"
-    if len(line) >= MAX_LINE:
-        msg = f"{where} is longer than {MAX_LINE >> 20} MiB: it holds more than one sample"
-        raise LogError(msg)
-    record = parse_line(line, where)
-    if "doc_id" not in record:
-        raise LogError(f"{where} has no doc_id, so it is not a sample of lm-eval")
-    return record
+        if not line.strip():
+            continue
+        where = f"{path}: line {number}"
+        if len(line) >= MAX_LINE:
+            msg = f"{where} is longer than {MAX_LINE >> 20} MiB: it holds more than one sample"
+            raise LogError(msg)
+        record = parse_line(line, where)
+        if "doc_id" not in record:
+            raise LogError(f"{where} has no doc_id, so it is not a sample of lm-eval")
+        yield number, record["doc_id"], record

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import numpy as np
@@ -33,9 +34,12 @@ def _text_of(item: str, filters: Mapping[str, Mapping[str, Any]]) -> ItemText:
         # Several responses are repeats: what counts is in the filters' responses.
         response = response if isinstance(response, str) else ""
         answer = with_response(together(answers), response)
-    return ItemText(
-        _question(first, choices), _target(first.get("target"), choices), answer, f"doc_id {item}"
-    )
+    target = first.get("target")
+    number = as_number(target)
+    if choices and number in range(len(choices)):
+        # Of multiple choice the number of the right choice is logged.
+        target = choices[int(number or 0)].strip()
+    return ItemText(_question(first, choices), _shown(target), answer, f"doc_id {item}")
 
 
 def _requests(record: Mapping[str, Any]) -> list[list[Any]]:
@@ -92,7 +96,10 @@ def _question(record: Mapping[str, Any], choices: Sequence[str]) -> str:
     fields: list[Any] = list(doc.values()) if isinstance(doc, dict) else [doc]  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     texts = sorted((f.strip() for f in fields if isinstance(f, str)), key=len, reverse=True)
     if prompt.lstrip().startswith("[{"):
-        prompt = _last_message(prompt)
+        # Messages as JSON: the last one of the user.
+        with suppress(ValueError, TypeError, KeyError, IndexError, RecursionError):
+            messages: Any = json.loads(prompt)
+            prompt = str([m["content"] for m in messages if m["role"] == "user"][-1])
     if choices and prompt in choices:
         prompt = ""  # one of several beginnings
     for text in texts:
@@ -100,23 +107,6 @@ def _question(record: Mapping[str, Any], choices: Sequence[str]) -> str:
         if start >= 0:
             return prompt[prompt.rfind("\n", 0, start) + 1 :].strip()
     return prompt.strip() or next(iter(texts), "")
-
-
-def _last_message(prompt: str) -> str:
-    """Return the last message of a user, of a prompt that is a list of messages as JSON."""
-    try:
-        messages: Any = json.loads(prompt)
-        return str([m["content"] for m in messages if m["role"] == "user"][-1])
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
-        return prompt
-
-
-def _target(target: Any, choices: Sequence[str]) -> str:
-    """Return the target; for multiple choice, the text of the choice whose number is logged."""
-    number = as_number(target)
-    if choices and number in range(len(choices)):
-        return choices[int(number or 0)].strip()
-    return _shown(target)
 
 
 def _alone(value: Any) -> Any:

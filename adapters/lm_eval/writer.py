@@ -68,7 +68,12 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     if annotation.rescore:
         changed, block["rescored"] = corrected(clean, path)
         content = _dumped(changed, original, path) if block["rescored"] else original
-    return _written(output, _with_block(content, block), path, read)
+    end = _END.search(content)
+    assert end is not None, "it was parsed as an object"  # noqa: S101
+    text = json.dumps(block, indent=2, ensure_ascii=False, allow_nan=False)
+    lines = text.replace("\n", "\n  ").encode()
+    content = content[: end.start()] + b',\n  "evalstats": ' + lines + end.group(0)
+    return _written(output, content, path, read)
 
 
 def _written(output: Path, content: bytes, path: Path, read: Revision | None) -> Path:
@@ -95,29 +100,18 @@ def original_bytes(path: Path) -> bytes:
         return content
     end = _END.search(content)
     logged = layout.without_block(data)
-    shown = {key: value for key, value in data.items() if key != layout.KEY}
+    shown = json.dumps({key: value for key, value in data.items() if key != layout.KEY})
     for start in reversed([m.start() for m in _START.finditer(content)]):
         stripped = content[:start] + (end.group(0) if end else b"")
-        if _is_json_of(stripped, shown):
-            replaced = json.dumps(logged) != json.dumps(shown)
+        try:
+            held = json.dumps(json.loads(stripped))
+        except ValueError:
+            continue
+        # Compared as text, because NaN does not equal itself.
+        if held == shown:
+            replaced = json.dumps(logged) != shown
             return _dumped(logged, stripped, path) if replaced else stripped
     return _dumped(logged, content, path)
-
-
-def _is_json_of(content: bytes, data: Mapping[str, Any]) -> bool:
-    try:
-        # Compared as text, because NaN does not equal itself.
-        return json.dumps(json.loads(content)) == json.dumps(data)
-    except ValueError:
-        return False
-
-
-def _with_block(content: bytes, block: Mapping[str, Any]) -> bytes:
-    end = _END.search(content)
-    assert end is not None, "it was parsed as an object"  # noqa: S101
-    text = json.dumps(block, indent=2, ensure_ascii=False, allow_nan=False)
-    lines = text.replace("\n", "\n  ").encode()
-    return content[: end.start()] + b',\n  "evalstats": ' + lines + end.group(0)
 
 
 def _dumped(data: Mapping[str, Any], like: bytes, path: Path) -> bytes:

@@ -25,7 +25,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -47,6 +47,7 @@ from evalstats_plugin.runtime.files import (
     parse_json,
     plain_bytes,
     reporting_damage,
+    section,
 )
 from evalstats_plugin.runtime.untrusted import printable_name
 
@@ -236,9 +237,7 @@ def _part(key: str, given: Any) -> _Part:
         return _Part(_path(key, given))
     if isinstance(given, list) and given:
         return _Part(choices=tuple(_part(key, each) for each in cast("list[Any]", given)))
-    table: Mapping[str, Any] = {}
-    if isinstance(given, Mapping):
-        table = cast("Mapping[str, Any]", given)
+    table = section(given)
     either = [name for name in _BESIDE if name in table]
     if len(either) != 1 or set(table) - {*either, *_BESIDE[either[0]]}:
         cure = 'Write a path, as ".name", a list of paths, or a table with path, value or all'
@@ -284,7 +283,10 @@ def _entries(top: Any, steps: Sequence[Key | _Step], skip: Sequence[str] = ()) -
     value = top
     for at, step in enumerate(steps):
         if isinstance(step, _Step):
-            for key, inside in _inside(value):
+            pairs: Iterable[tuple[Key, Any]] = section(value).items()
+            if isinstance(value, list):
+                pairs = enumerate(cast("list[Any]", value))
+            for key, inside in pairs:
                 if key not in skip:
                     for entry in _entries(inside, steps[at + 1 :], skip):
                         yield _Entry(top, (key, *entry.keys), entry.value)
@@ -294,17 +296,9 @@ def _entries(top: Any, steps: Sequence[Key | _Step], skip: Sequence[str] = ()) -
         yield _Entry(top, (), value)
 
 
-def _inside(value: Any) -> Iterator[tuple[Key, Any]]:
-    """Yield the entries of an object or a list with their names or numbers."""
-    if isinstance(value, Mapping):
-        yield from cast("Mapping[str, Any]", value).items()
-    elif isinstance(value, list):
-        yield from enumerate(cast("list[Any]", value))
-
-
 def _get(value: Any, key: Key) -> Any:
     if isinstance(key, str):
-        return cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
+        return section(value).get(key)
     listed = cast("list[Any]", value) if isinstance(value, list) else []
     return listed[key] if -len(listed) <= key < len(listed) else None
 
@@ -584,22 +578,16 @@ def _names_in(path: Path, patterns: Sequence[str]) -> dict[str, str] | None:
     >>> _names_in(Path("out/humaneval/m_1.json"), ["{task}/{model}.json"])
     {'task': 'humaneval', 'model': 'm_1'}
     """
-    for pattern in patterns:
-        end = "/".join(path.parts[-1 - pattern.count("/") :])
-        if found := _expression(pattern).fullmatch(end):
-            return found.groupdict()
-    return None
-
-
-def _expression(pattern: str) -> re.Pattern[str]:
     signs = {"*": "[^/]*", "?": "[^/]"}
-    parts = re.split(r"(\{\w+\}|[*?])", pattern)
-    return re.compile(
-        "".join(
+    for pattern in patterns:
+        expression = "".join(
             f"(?P<{part[1:-1]}>[^/]+?)" if part[:1] == "{" else signs.get(part) or re.escape(part)
-            for part in parts
+            for part in re.split(r"(\{\w+\}|[*?])", pattern)
         )
-    )
+        end = "/".join(path.parts[-1 - pattern.count("/") :])
+        if match := re.fullmatch(expression, end):
+            return match.groupdict()
+    return None
 
 
 def _no_entries(path: Path, mapping: _Mapping, top: Any) -> str:

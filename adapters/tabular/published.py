@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from evalstats_plugin.adapters.tabular.recognition import COLUMNS, OF_SUMMARIES, find
+from evalstats_plugin.adapters.tabular.recognition import COLUMNS, OF_SUMMARIES, OF_TASKS, find
 from evalstats_plugin.data.tables import Record, Table, decoded, record_table
-from evalstats_plugin.errors import LogError, few
+from evalstats_plugin.errors import LogError, counted, few
 
 _NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?\s*%?"
 _WITH_ERROR = re.compile(rf"({_NUMBER})\s*\(?\s*±\s*({_NUMBER})\s*\)?", re.IGNORECASE)
@@ -29,6 +29,9 @@ _REFERENCE = re.compile(
 """References to footnotes after a number, and tags around it."""
 _ARROWS = {"↑": "true", "↓": "false"}
 """Whether higher is better, behind a metric of lm-eval or in the heading of a column."""
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
+"""A name with the address behind it, as models and tasks often have."""
+_NAMES = ("model", "task")
 _NO_VALUE = frozenset(("", "-", "--", "–", "—", "n/a", "na", "nan"))
 _PIPE = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r":?-{2,}:?|-?")
@@ -36,7 +39,8 @@ _LONGEST = 200
 """Characters of a cell that may be a number."""
 
 _ERROR_OF = re.compile(r"(.+?)[ _](?:std_?err(?:or)?|se)", re.IGNORECASE)
-_SAME_AS = {"tasks": "task", "groups": "task", "models": "model", "n-shot": "n-shot"}
+_STDERR_ROW = re.compile(r"(.+)_stderr(,.+|)")
+_SAME_AS = {"tasks": "task", "groups": "task", "models": "model"}
 _NO_TASKS = frozenset(
     ("rank", "version", "n-shot", "#", "average", "avg", "mean", "params", "date")
 )
@@ -81,15 +85,50 @@ def markdown_table(content: bytes, where: str) -> Table:
         There is no such table.
     """
     records: list[Record] = []
+    seen: set[tuple[tuple[str, Any], ...]] = set()
     notes: list[str] = []
+    models: set[str] = set()
+    grouped: set[tuple[str, str]] = set()
+    n_twice = n_unscored = 0
     for heading, rows in _tables(decoded(content, where)):
         names = [_SAME_AS.get(name.casefold(), name) for name in heading]
-        if any(find(names, COLUMNS[part], set()) for part in ("model", "task")):
-            read, about = _long(list(_records(names, rows)), names, announced=True)
-            records += read
-            notes += about
+        parts = {name: part for part in _NAMES if (name := find(names, COLUMNS[part], set()))}
+        if not parts:
+            continue
+        # All tables of a file call them the same.
+        names = [parts.get(name, name) for name in names]
+        read, about = _long(list(_records(names, rows)), names, announced=True)
+        models |= {row["model"] for row in read if row.get("model")}
+        score = find(list(read[0]) if read else (), COLUMNS["score"], set())
+        if score is None:
+            n_unscored += 1
+            continue
+        read, no_numbers = _with_errors(read, score)
+        # lm-eval prints groups among the tasks, and in a table of their own.
+        if "groups" in map(str.casefold, heading):
+            grouped |= {(row["task"], row.get("Metric", "")) for row in read}
+        for row in read:
+            is_new = (cells := tuple(row.items())) not in seen
+            seen.add(cells)
+            records += [row] if is_new else []
+            n_twice += not is_new
+        notes += [*about, *no_numbers]
     if not records:
         raise LogError(f"{where} has no table with a column of models or tasks and one of numbers")
+    if n_twice:
+        notes.append(f"{counted(n_twice, 'row')} printed twice, read once")
+    if n_unscored:
+        notes.append(f"{counted(n_unscored, 'table')} without a column of scores left out")
+    if len(models) == 1:
+        # One table names the model, and those of its tasks do not.
+        (model,) = models
+        records = [{"model": model, **row} for row in records]
+    if grouped:
+        means = [(row.get("task", ""), row.get("Metric", "")) in grouped for row in records]
+        records = [
+            {**row, "aggregation": OF_TASKS if is_mean else ""}
+            for row, is_mean in zip(records, means, strict=True)
+        ]
     return record_table(records, where, tuple(notes))
 
 
@@ -100,7 +139,7 @@ def _tables(text: str) -> Iterator[tuple[list[str], list[list[str]]]]:
     for line in [*text.splitlines(), ""]:
         bare = line.translate(_MARKS).strip().removeprefix("|").removesuffix("|")
         parts = _PIPE.split(bare) if "|" in line else []
-        cells = [part.strip().replace("\\|", "|") for part in parts]
+        cells = [_LINK.sub(r"\1", part.strip().replace("\\|", "|")) for part in parts]
         if cells and all(_RULE.fullmatch(cell) for cell in cells) and heading and rows is None:
             rows = []
         elif rows is None:
@@ -113,13 +152,15 @@ def _tables(text: str) -> Iterator[tuple[list[str], list[list[str]]]]:
 
 
 def _records(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Record]:
-    """Yield the rows of a table: an empty task is the one above, as lm-eval prints them."""
+    """Yield the rows of a table: without a task they are of the one above, as lm-eval's are."""
     before: dict[str, str] = {}
     for row in rows:
         record = {n: cell for n, cell in zip(names, row, strict=False) if n}
-        for name in ("task", "Version", "Filter", "n-shot"):
-            if name in record and "Metric" in record:
-                record[name] = record[name].lstrip("- ") or before.get(name, "")
+        if "task" in record and "Metric" in record:
+            record["task"] = record["task"].lstrip("- ")
+            if not record["task"]:
+                above = {n: before.get(n, "") for n in ("task", "Version", "Filter", "n-shot")}
+                record |= {n: record[n] or text for n, text in above.items() if n in record}
         used = record.get("Filter", "none")
         if "Metric" in record and used not in ("none", ""):
             record["Metric"] += f",{used}"
@@ -127,6 +168,31 @@ def _records(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Re
             record["higher_is_better"] = _ARROWS[arrow]
         before = record
         yield record
+
+
+def _with_errors(rows: Sequence[Record], score: str) -> tuple[list[Record], list[str]]:
+    """Return the rows that have a number, and a note on others.
+
+    A row of a metric ``acc_stderr`` is the standard error of ``acc``.
+    """
+    errors: dict[tuple[str, ...], str] = {}
+    scored: list[Record] = []
+    odd: list[str] = []
+    for row in rows:
+        value = str(row.get(score, ""))
+        if not _is_number(value):
+            odd += [value] if value.strip().casefold() not in _NO_VALUE else []
+        elif of := _STDERR_ROW.fullmatch(row.get("Metric", "")):
+            errors[row.get("model", ""), row.get("task", ""), of[1] + of[2]] = value
+        else:
+            scored.append(row)
+    if errors:
+        places = [tuple(row.get(n, "") for n in (*_NAMES, "Metric")) for row in scored]
+        scored = [
+            {**row, "Stderr": errors.get(place, row.get("Stderr", ""))}
+            for row, place in zip(scored, places, strict=True)
+        ]
+    return scored, [f"no numbers, left out: {few(odd)}"] if odd else []
 
 
 def published_table(table: Table, score: str | None = None) -> Table:

@@ -29,8 +29,11 @@ from evalstats_plugin.adapters.tabular.recognition import (
     COLUMNS,
     LINES,
     MAGIC,
+    MARKDOWN,
+    OF_NO_METRIC,
     PARQUET,
     TEXTS,
+    closest,
     epochs_in,
     find,
     first_record,
@@ -40,6 +43,7 @@ from evalstats_plugin.adapters.tabular.recognition import (
     is_of_summaries,
     layout_of,
     metadata_in,
+    name_of_file,
     names_of_heading,
     with_one_heading,
 )
@@ -48,7 +52,6 @@ from evalstats_plugin.adapters.tabular.rows import (
     default_names,
     fill,
     groups_of,
-    metric_of,
     no_shares,
     summed_up,
     without_empty_rows,
@@ -64,6 +67,7 @@ from evalstats_plugin.data.responses import (
     metadata_fields,
     origin,
 )
+from evalstats_plugin.data.results import grouped
 from evalstats_plugin.data.store import KEY, LARGE, ResponseStore, tasks_of
 from evalstats_plugin.data.tables import (
     Column,
@@ -94,6 +98,7 @@ from evalstats_plugin.runtime.files import (
     parse_json,
     reporting_damage,
 )
+from evalstats_plugin.stats.arrays import IntArray
 
 METADATA = b"evalstats_takes"
 """Key in the metadata of exported Parquet files: what is known besides scores."""
@@ -102,7 +107,6 @@ _MATRIX = b"evalstats"
 """Key in the metadata of a saved `ResponseMatrix`."""
 
 _WORKBOOKS = (".xlsx", ".xls", ".ods")
-_MARKDOWN = (".md", ".markdown")
 _PACKED = (".zip", ".zst", ".rar", ".7z")
 _UNPACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 """What reads a table that is packed, by its ending."""
@@ -170,12 +174,31 @@ def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
     if not whole:
         named = [name for part, name in selection.columns if part == "score"]
         is_of_items = any(part == "item" for part, _ in selection.columns)
+        table = _with_models(table, log.head)
         if not is_of_items and len(named) == bool(selection.columns):
             table = published_table(table, *named)
     responses = list(responses_of(table, path, selection, may_be_empty=whole))
     if whole and not selection.columns:
         return _with_known(responses, metadata[METADATA], path, selection)
     return responses
+
+
+def _with_models(table: Table, head: bytes) -> Table:
+    """Return a table whose first column has no name, as an index has none, with it as models."""
+    first = next(iter(names_of_heading(head)), "no heading")
+    known = ("model", "item", "task")
+    if first or any(find(table.names, COLUMNS[part], set()) for part in known):
+        return table
+    index = table.load([""])[""]
+    if all(name.isdecimal() for name in index.values):
+        return table
+
+    def load(wanted: Sequence[str]) -> Mapping[str, Column]:
+        loaded = table.load([name for name in wanted if name != "model"])
+        return {name: index if name == "model" else loaded[name] for name in wanted}
+
+    note = "the first column has no name: it is read as the models"
+    return replace(table, names=("model", *table.names), load=load, notes=(*table.notes, note))
 
 
 def _wanted(selection: Selection, task: str, metric: str) -> bool:
@@ -230,7 +253,7 @@ def open_table(  # noqa: PLR0911 - one for each form
     by_name = announced or ending in (*TEXTS, PARQUET)
     if head.startswith(MAGIC):
         return parquet_table(log.read_bytes(), str(path))
-    if ending in _MARKDOWN:
+    if ending in MARKDOWN:
         return markdown_table(read(), str(path))
     if not head.strip():
         if not by_name and ending not in LINES:
@@ -317,21 +340,26 @@ def responses_of(
         )
     loaded, about_rows = without_empty_rows(table.load(layout.used))
     parts = {part: loaded[name] for part, name in layout.columns.items()}
+    parts |= {name: loaded[name] for name in layout.settings}
     size = len(next(iter(loaded.values())).codes)
     if not size and not may_be_empty:
         msg = f"{table.where} has columns and no rows. Write a row for each epoch of each item."
         raise DesignError(msg)
     defaults, about_names = default_names(path, layout, table.names, selection.model_name)
     notes = (*table.notes, *layout.notes, *about_names, *about_rows)
-    rows = Rows(table.where, layout, parts, size, notes)
-    is_summary = "item" not in parts
+    is_summary = "item" not in layout.columns
+    unused = [name for name in table.names if name not in layout.used]
+    rows = Rows(
+        table.where, layout, parts, size, notes, closest("item", unused) if is_summary else None
+    )
     if not is_summary:
         rows.refuse_empty("item")
     ids = as_item_ids(() if is_summary else parts["item"].values)
     columns = [rows.names(part, defaults[part]) for part in ("model", "task")]
     source = Source(path=path, harness=TABULAR)
     for name in layout.scores:
-        named = (*columns, rows.names("metric", metric_of(name)))
+        metric = _METRIC if name.casefold() in OF_NO_METRIC else name
+        named = (*columns, rows.names("metric", metric))
         groups = groups_of(*named, *rows.settings(*named))
         wanted = [(g, mine) for g, mine in groups if _wanted(selection, g.task, g.metric)]
         if selection.header_only:
@@ -346,7 +374,11 @@ def responses_of(
             )
         elif wanted:
             column = loaded[name]
-            scores, about_scores = scores_of(column, name, table.where, selection.missing_codes)
+            # Published values of a task have a unit of their own.
+            by_task = grouped(groups, lambda each: each[0].task).values() if is_summary else ()
+            apart = [np.concatenate([mine for _, mine in own]) for own in by_task]
+            codes = selection.missing_codes
+            scores, about_scores = scores_of(column, name, table.where, codes, apart)
             noted = replace(rows, notes=(*notes, *about_scores))
             beyond = no_shares(groups, noted, scores, column) if is_summary else set[Any]()
             for g, mine in wanted:
@@ -357,10 +389,17 @@ def responses_of(
                     yield fill(g, source, noted, mine, ids=ids, scores=scores)
 
 
-def scores_of(column: Column, name: str, where: str, codes: Sequence[float] = ()) -> Scores:
+def scores_of(
+    column: Column,
+    name: str,
+    where: str,
+    codes: Sequence[float] = (),
+    apart: Sequence[IntArray] = (),
+) -> Scores:
     """Return the scores of all rows, NaN where missing, and notes on their spelling.
 
-    ``codes`` are numbers that stand for a missing score.
+    ``codes`` are numbers that stand for a missing score; ``apart`` are sets of rows, each with a
+    unit of its own.
 
     Raises
     ------
@@ -373,7 +412,7 @@ def scores_of(column: Column, name: str, where: str, codes: Sequence[float] = ()
             raise ValueError
         numbers, notes = np.asarray(column.values, dtype=str).astype(np.float64), ()
     except ValueError:
-        numbers, notes = _parsed(column, name, where)
+        numbers, notes = _parsed(column, name, where, apart or [np.arange(len(column.codes))])
     scores = np.append(numbers, math.nan)[column.codes]
     coded = np.isin(scores, codes)
     if coded.any():
@@ -383,7 +422,7 @@ def scores_of(column: Column, name: str, where: str, codes: Sequence[float] = ()
     return scores, notes
 
 
-def _parsed(column: Column, name: str, where: str) -> Scores:
+def _parsed(column: Column, name: str, where: str, apart: Sequence[IntArray]) -> Scores:
     """Return the scores of the distinct texts in a column, in any spelling, and notes."""
     texts = column.values
     commas = [t for t in texts if _DECIMAL_COMMA.fullmatch(t)]
@@ -396,12 +435,20 @@ def _parsed(column: Column, name: str, where: str) -> Scores:
     column.refuse(np.isin(column.codes, wrong), f"score ({name})", where, _SPELLINGS + mixed)
     numbers = np.array([math.nan if n is None else n for n in parsed])
     percent = np.array([t.endswith("%") for t in texts])
-    _refuse_mixed(column, numbers, percent, name, where)
     notes: list[str] = []
     if decimal:
         notes.append(f"{name}: a decimal comma, {commas[0]} is {commas[0].replace(',', '.')}")
     if percent.any():
         k = int(np.argmax(percent))
+        for rows in apart:
+            codes = column.codes[rows]
+            large = (codes >= 0) & ~percent[codes] & (numbers[codes] > 1)
+            if large.any() and percent[codes[codes >= 0]].any():
+                text = texts[codes[large][0]]
+                raise DesignError(
+                    f"{where}: score ({name}) is {text!r} in {at_rows(rows[large])}, but others "
+                    f"are percentages such as {texts[k]!r}. Write all with a percent sign or none."
+                )
         notes.append(f"{name}: percentages, {texts[k]} is {numbers[k]:g}")
     return numbers, tuple(notes)
 
@@ -426,25 +473,6 @@ def _number(text: str, *, decimal: bool) -> float | None:
     except ValueError:
         return None
     return number / 100 if small.endswith("%") else number
-
-
-def _refuse_mixed(
-    column: Column,
-    numbers: NDArray[np.float64],
-    percent: NDArray[np.bool_],
-    name: str,
-    where: str,
-) -> None:
-    if not percent.any():
-        return
-    large = np.flatnonzero(~percent & (numbers > 1))
-    if len(large):
-        rows = np.flatnonzero(np.isin(column.codes, large))
-        raise DesignError(
-            f"{where}: score ({name}) is {column.values[int(large[0])]!r} in {at_rows(rows)}, but "
-            f"others are percentages such as {column.values[int(np.argmax(percent))]!r}. Write all "
-            "with a percent sign or none."
-        )
 
 
 def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Responses]:
@@ -492,7 +520,7 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
     shown = (f"{counted(len(notes), 'column')}: {few(notes, 1)}",) if len(notes) > 1 else notes
     shown += (*about_rows, *_notes_on_heads(heads, rows_are, columns_are))
     whole = np.stack([scores for scores, _ in parsed], axis=1)
-    own_name = log.path.name.partition(".")[0] or log.path.name
+    own_name = name_of_file(log.path)
     tasks = np.full(len(whole), own_name) if task is None else loaded[task].texts()
     responses: list[Responses] = []
     for name in dict.fromkeys(tasks.tolist()) or (own_name,):

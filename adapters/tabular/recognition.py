@@ -1,8 +1,8 @@
 """Recognise tables by their first bytes, without loading them, and find the parts of a score.
 
-`find_tables` lists the tables of a folder; `names_of` gives a table's columns; `layout_of` decides
-which column holds which part (model, task, item, score and so on), by name or as requested;
-`epochs_in` finds epochs in the names of a matrix, `with_one_heading` those in a second heading.
+`find_tables` lists the tables of a folder; `layout_of` decides which column holds which part
+(model, task, item, score and so on), by name or as requested; `epochs_in` finds epochs in the names
+of a matrix, `with_one_heading` those in a second heading.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from evalstats_plugin.runtime.files import LogFile
 TEXTS = (".csv", ".tsv", ".tab", ".psv")
 LINES = (".jsonl", ".ndjson", ".jsonlines")
 PARQUET = ".parquet"
+MARKDOWN = (".md", ".markdown")
+PACKED = (".gz", ".bz2", ".xz")
+ENDINGS = frozenset((*TEXTS, *LINES, PARQUET, *MARKDOWN, *PACKED, ".txt", ".json"))
 
 MAGIC = b"PAR1"
 """First bytes of a Parquet file."""
@@ -43,7 +46,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "epoch": ("epoch", "repeat", "trial", "attempt", "replicate", "take"),
     "score": (
         "score", "correct", "is_correct", "value", "accuracy", "acc", "exact_match", "passed",
-        "success", "reward", "result", "mean",
+        "success", "reward", "result", "mean", "win_rate", "winrate",
     ),
     "cluster": ("cluster", "cluster_id"),
     "hash": ("hash", "item_hash", "sample_hash", "doc_hash"),
@@ -57,7 +60,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 """Known names of the columns of each part of a row, the most specific first."""
 
 OF_SUMMARIES: Mapping[str, tuple[str, ...]] = {
-    "n": ("n", "n_items", "n_samples", "num_samples", "count", "total"),
+    "n": ("n", "n_items", "n_samples", "num_samples", "count", "total", "n_total"),
     "std_error": (
         "std_error", "stderr", "standard_error", "se", "acc_stderr", "accuracy_stderr",
         "exact_match_stderr", "score_stderr",
@@ -65,6 +68,18 @@ OF_SUMMARIES: Mapping[str, tuple[str, ...]] = {
     "k": ("k", "n_correct", "num_correct", "n_right", "successes", "n_passed"),
 }  # fmt: skip
 """The same of tables without items, with a row for each value of a model on a task."""
+
+SHOTS = ("num_fewshot", "fewshot", "few_shot", "n_shot", "n-shot", "shots")
+"""Names of columns of the number of examples shown, which is a setting of the task."""
+
+SETTINGS = frozenset((
+    "checkpoint", "step", "revision", "temperature", "top_p", "dtype", "precision", "quantization",
+    "template", "prompt_template", "variant", *SHOTS,
+))  # fmt: skip
+"""Names of columns that tell runs of one model apart."""
+
+OF_TASKS = "mean of tasks"
+"""Aggregation of a published value that is the mean of a group, so that no answers are counted."""
 
 OF_NO_METRIC = frozenset({"score", "value", "result", "mean", *OF_SUMMARIES["k"]})
 """Names of a column of scores that do not name a metric."""
@@ -190,13 +205,15 @@ class Layout(NamedTuple):
     """Column by part, without scores."""
     scores: tuple[str, ...]
     """Columns of scores; several are several metrics."""
+    settings: tuple[str, ...] = ()
+    """Columns of settings of a run."""
     by_order: bool = False
     notes: tuple[str, ...] = ()
 
     @property
     def used(self) -> list[str]:
         """Every column that is read."""
-        return list(dict.fromkeys((*self.columns.values(), *self.scores)))
+        return list(dict.fromkeys((*self.columns.values(), *self.scores, *self.settings)))
 
 
 def layout_of(
@@ -236,7 +253,14 @@ def layout_of(
     if not scores and columns.keys() >= {"n", "k"}:
         scores = (columns["k"],)
     _check_enough(columns, scores, names, where)
-    return Layout(columns, scores, by_order, _not_read(names, columns, scores))
+    unread = [name for name in names if name not in {*columns.values(), *scores}]
+    settings = tuple(name for name in unread if name.casefold() in SETTINGS)
+    others = [name for name in unread if name.casefold() in COLUMNS["score"]]
+    notes: tuple[str, ...] = ()
+    if others:
+        pairs = ",".join(f"score={n}" for n in (*scores, *others))
+        notes = (f"{scores[0]} is read as the score and {few(others)} is not (--columns {pairs})",)
+    return Layout(columns, scores, settings, by_order, notes)
 
 
 def _check_asked(names: Sequence[str], asked: Sequence[tuple[str, str]], where: str) -> None:
@@ -253,8 +277,9 @@ def _check_asked(names: Sequence[str], asked: Sequence[tuple[str, str]], where: 
 def _check_enough(
     columns: Mapping[str, str], scores: Sequence[str], names: Sequence[str], where: str
 ) -> None:
-    summed = scores and OF_SUMMARIES.keys() & columns.keys()
-    present = {"item": bool(summed) or "item" in columns, "score": bool(scores)}
+    # Without items each row is the value of a model on a task.
+    summed = {"item", "model", "task", *OF_SUMMARIES} & columns.keys()
+    present = {"item": bool(scores and summed), "score": bool(scores)}
     lacking = [part for part, is_there in present.items() if not is_there]
     if lacking:
         wanted = " and ".join(lacking)
@@ -267,16 +292,16 @@ def _check_enough(
         )
 
 
-def _not_read(
-    names: Sequence[str], columns: Mapping[str, str], scores: Sequence[str]
-) -> tuple[str, ...]:
-    """Note columns that could also be scores."""
-    used = {*columns.values(), *scores}
-    more = [n for n in names if n not in used and n.casefold() in COLUMNS["score"]]
-    if not more:
-        return ()
-    pairs = ",".join(f"score={n}" for n in (*scores, *more))
-    return (f"{scores[0]} is read as the score and {few(more)} is not (--columns {pairs})",)
+def name_of_file(path: Path) -> str:
+    """Return what a file is called without its endings; of a README, what its folder is.
+
+    >>> name_of_file(Path("Qwen1.5-7B.csv.gz")), name_of_file(Path("phi-4/README.md"))
+    ('Qwen1.5-7B', 'phi-4')
+    """
+    name = path.name
+    while Path(name).suffix.lower() in ENDINGS:
+        name = Path(name).stem
+    return path.absolute().parent.name if name.casefold() == "readme" else name
 
 
 def find(names: Sequence[str], known: Sequence[str], used: set[str]) -> str | None:

@@ -6,9 +6,10 @@ responses from one group, and checks that its rows are consistent.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.adapters.tabular.recognition import OF_NO_METRIC, Layout, closest
+from evalstats_plugin.adapters.tabular.recognition import (
+    OF_TASKS,
+    SHOTS,
+    Layout,
+    closest,
+    name_of_file,
+)
 from evalstats_plugin.data.measure import Measure
 from evalstats_plugin.data.published import Printed, is_share, published
 from evalstats_plugin.data.responses import (
@@ -32,6 +39,7 @@ from evalstats_plugin.data.responses import (
     unique_in_order,
 )
 from evalstats_plugin.data.results import grouped
+from evalstats_plugin.data.runs import PER_TASK
 from evalstats_plugin.data.tables import Column, at_rows
 from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.scores.cells import RATIOS
@@ -52,8 +60,8 @@ class Group(NamedTuple):
     model: str
     task: str
     metric: str
-    setting: str = ""
-    """Value of the column that makes slices, where it differs between the rows of an item."""
+    settings: str = "[]"
+    """JSON of names and values of settings, where these tell rows apart."""
 
 
 def fill(
@@ -83,15 +91,18 @@ def fill(
         a score is out of the bounds.
     """
     items, places = unique_in_order(table.parts["item"].codes[rows])
-    epoch = _epochs(table, rows, places)
+    if table.epochs is not None:
+        epoch = np.unique(table.epochs[rows], return_inverse=True)[1]
+    else:
+        epoch = number_epochs(places) if table.layout.by_order else np.zeros_like(places)
     _refuse_repeated(group, table, rows, repeated_rows(places, epoch))
     properties = _ItemProperties(group, table, rows, places)
     clusters, about_clusters = properties.clusters()
-    bounds = properties.bounds()
-    _check_bounds(group, table, rows, scores, bounds)
+    bounds = properties.bounds(scores)
     higher_is_better = properties.direction()
     aggregation = properties.same("aggregation") or "mean"
     weights, about_weights = properties.weights(aggregation, scores)
+    settings = settings_of(group)
     if aggregation not in ("mean", *RATIOS):
         about_weights += (f"not averaged: its aggregation ({aggregation}) is not a mean",)
     measure = Measure(
@@ -108,8 +119,10 @@ def fill(
         scores=score_matrix(places, epoch, scores[rows]),
         weights=weights,
         clusters=clusters,
-        tags=None if group.setting else properties.clusters("tags")[0],
-        settings=((table.layout.columns["tags"], group.setting),) if group.setting else (),
+        tags=None
+        if table.layout.columns.get("tags") in dict(settings)
+        else (properties.clusters("tags")[0]),
+        settings=settings,
         item_hashes=properties.hashes(),
         notes=(*table.notes, *about_clusters, *about_weights),
     )
@@ -170,9 +183,9 @@ def summed_up(
         raise DesignError(
             f"{table.where}: {at_rows(rows)} are all of model {group.model!r}, task {group.task!r} "
             f"and metric {group.metric!r}. Keep one of them, or name the column of items "
-            "(--columns item=COLUMN)."
+            f"(--columns item={table.like_item or 'COLUMN'})."
         )
-    row, notes = rows[0], table.notes
+    row, notes = int(rows[0]), table.notes
     n, error, k = (_number_of(part, table, row) for part in ("n", "std_error", "k"))
     for part, number, least in (("n", n, 1), ("k", k, 0)):
         if number is not None and not (
@@ -200,15 +213,22 @@ def summed_up(
             )
         value = Printed(k.value / n.value, 1e-9)
     elif value is not None and is_share(group.metric) and 1 < value.value <= 100:
-        notes = (*notes, f"{group.metric}: {text} is read as {text} %")
+        notes = (*notes, f"{group.metric}: values above 1 are read as percentages")
         value, error = value.per_cent, error and error.per_cent
-    direction = _ItemProperties(group, table, rows, np.zeros(1, dtype=np.int64)).direction()
-    measure = Measure(task=group.task, metric=group.metric, higher_is_better=direction)
-    return published(
+    properties = _ItemProperties(group, table, rows, np.zeros(1, dtype=np.int64))
+    measure = Measure(task=group.task, metric=group.metric, higher_is_better=properties.direction())
+    may_count = may_count or is_share(group.metric)
+    read = published(
         group.model, measure, source,
         value=value, std_error=error, n=None if n is None else int(n.value), notes=notes,
-        may_count=may_count or is_share(group.metric),
+        may_count=may_count and properties.same("aggregation") != OF_TASKS,
     )  # fmt: skip
+    return replace(read, settings=settings_of(group))
+
+
+def settings_of(group: Group) -> tuple[tuple[str, str], ...]:
+    """Return the settings that tell the rows of a group from others of its model."""
+    return tuple((name, value) for name, value in json.loads(group.settings))
 
 
 def _number_of(part: str, table: Rows, row: int) -> Printed | None:
@@ -219,12 +239,6 @@ def _number_of(part: str, table: Rows, row: int) -> Printed | None:
     bare = Column.of([text.removesuffix("%")])
     (number,) = bare.numbers(part, f"{table.where}, row {row + 1}", "a number")
     return Printed.of(float(number), text)
-
-
-def _epochs(table: Rows, rows: IntArray, places: IntArray) -> IntArray:
-    if table.epochs is not None:
-        return np.unique(table.epochs[rows], return_inverse=True)[1]
-    return number_epochs(places) if table.layout.by_order else np.zeros_like(places)
 
 
 def _refuse_repeated(
@@ -249,21 +263,6 @@ def _refuse_repeated(
         f"{', and one epoch' if numbered else ''} "
         f"({twice[2]} {'row' if twice[2] == 1 else 'rows'} too many). {cure}."
     )
-
-
-def _check_bounds(
-    group: Group, table: Rows, rows: IntArray, scores: Floats, bounds: tuple[float, float] | None
-) -> None:
-    if bounds is None:
-        return
-    outside = np.flatnonzero((scores[rows] < bounds[0]) | (scores[rows] > bounds[1]))
-    if len(outside):
-        row = rows[outside[0]]
-        raise DesignError(
-            f"{table.where}: score {scores[row]:g} in {at_rows(rows[outside])} (model "
-            f"{group.model!r}, task {group.task!r}) is out of the bounds {bounds[0]:g} to "
-            f"{bounds[1]:g} that the table gives. Correct the scores or the bounds."
-        )
 
 
 class _ItemProperties:
@@ -363,16 +362,21 @@ class _ItemProperties:
             if (text := self.same(part)) is None:
                 continue
             if text.casefold() not in _TRUTH:
-                msg = f"{self.table.where}: {part} is {text!r}. Write true or false."
-                raise DesignError(msg)
+                raise DesignError(f"{self.table.where}: {part} is {text!r}. Write true or false.")
             said.add(_TRUTH[text.casefold()] is direction)
         if len(said) > 1:
             msg = f"{self.table.where}: higher_is_better and lower_is_better contradict each other"
             raise DesignError(f"{msg} in {at_rows(self.rows)}. Leave one of the columns out.")
         return next(iter(said), None)
 
-    def bounds(self) -> tuple[float, float] | None:
-        """Return the least and greatest possible score, None unless the table gives both."""
+    def bounds(self, scores: Floats) -> tuple[float, float] | None:
+        """Return the least and greatest possible score, None unless the table gives both.
+
+        Raises
+        ------
+        DesignError
+            They are no bounds, or a score is outside of them.
+        """
         least, greatest = self.same("min_score"), self.same("max_score")
         if least is None or greatest is None:
             return None
@@ -384,6 +388,13 @@ class _ItemProperties:
             raise DesignError(
                 f"{self.table.where}: min_score is {least!r} and max_score is {greatest!r}. Write "
                 "two numbers, the first below the second."
+            )
+        outside = self.rows[(scores[self.rows] < low) | (scores[self.rows] > high)]
+        if len(outside):
+            raise DesignError(
+                f"{self.table.where}: score {scores[outside[0]]:g} in {at_rows(outside)} (model "
+                f"{self.group.model!r}, task {self.group.task!r}) is out of the bounds {low:g} to "
+                f"{high:g} that the table gives. Correct the scores or the bounds."
             )
         return low, high
 
@@ -398,6 +409,8 @@ class Rows:
     """Column by part, without scores."""
     size: int
     notes: tuple[str, ...] = ()
+    like_item: str | None = None
+    """Column whose name is like those of items, where no column is of items."""
 
     def names(self, part: str, default: str) -> Column:
         """Return the model, task or metric of each row; the default for all if there is no column.
@@ -414,12 +427,32 @@ class Rows:
         return column
 
     def settings(self, *columns: Column) -> tuple[Column, ...]:
-        """Return the column that makes slices where an item has several of its values."""
-        tags = self.parts.get("tags")
-        if tags is None or "item" not in self.parts:
+        """Return one column of the settings that tell apart what is otherwise of one item.
+
+        They are the column that makes slices, and those with names of `SETTINGS`.
+        """
+        told = [*columns, *([self.parts["item"]] if "item" in self.parts else [])]
+        used = {name: self.parts[name] for name in self.layout.settings}
+        if "tags" in self.parts and "item" in self.parts:
+            used = {self.layout.columns["tags"]: self.parts["tags"], **used}
+        by_name: dict[str, Column] = {}
+        for name, column in used.items():
+            if "epoch" in self.parts and name in self.layout.settings:
+                told.append(self.parts["epoch"])
+            with_column, without = (len(np.unique(_codes(c))) for c in ((*told, column), told))
+            if with_column > without:
+                told.append(column)
+                key = f"{PER_TASK}num_fewshot" if name.casefold() in SHOTS else name
+                by_name[key] = column
+        if not by_name:
             return ()
-        items, with_tags = ((*columns, self.parts["item"]), (*columns, self.parts["item"], tags))
-        return (self.names("tags", ""),) if _n_groups(with_tags) > _n_groups(items) else ()
+        if self.layout.columns.get("tags") in by_name:
+            self.refuse_empty("tags")
+        _, places = np.unique(_codes(list(by_name.values())), return_inverse=True)
+        first = first_rows(places)
+        values = (column.take(first).texts().tolist() for column in by_name.values())
+        pairs = (list(zip(by_name, row, strict=True)) for row in zip(*values, strict=True))
+        return (Column(places, tuple(map(json.dumps, pairs))),)
 
     def refuse_empty(self, part: str) -> None:
         """Raise `DesignError` if a part is empty in a row."""
@@ -444,14 +477,16 @@ class Rows:
         return np.unique(keys, return_inverse=True)[1][column.codes]
 
 
-def _n_groups(columns: Sequence[Column]) -> int:
-    return len(np.unique(_codes(columns)))
-
-
 def _codes(columns: Sequence[Column]) -> IntArray:
+    """Return one code for the values of a row in all columns, empty ones included."""
     whole = np.zeros(len(columns[0].codes), dtype=np.int64)
+    n_codes = 1
     for column in columns:
-        whole = whole * len(column.values) + column.codes
+        n = len(column.values) + 1
+        if n_codes * n > np.iinfo(np.int64).max:
+            whole = np.unique(whole, return_inverse=True)[1]
+            n_codes = len(whole)
+        whole, n_codes = whole * n + column.codes + 1, n_codes * n
     return whole
 
 
@@ -489,7 +524,7 @@ def default_names(
     The file's name is the model's name, or the task's if there is a column of models, or the caller
     names the model.
     """
-    stem = path.name.partition(".")[0] or path.name
+    stem = name_of_file(path)
     told = {*layout.columns, *(["model"] if model else [])}
     names = {"model": model or stem, "task": stem if "model" in told else "task"}
     lacking = [part for part in ("model", "task") if part not in told]
@@ -498,10 +533,6 @@ def default_names(
     for part in lacking:
         near = closest(part, unused)
         hint = f" (--columns {part}={near} if that was meant)" if near else ""
-        notes.append(f"{NO_COLUMN} {part}: {names[part]!r} is used{hint}")
+        name = "the file's name" if part == "model" else repr(names[part])
+        notes.append(f"{NO_COLUMN} {part}: {name} is used{hint}")
     return names, tuple(notes)
-
-
-def metric_of(column: str) -> str:
-    """Return the metric of a column of scores, if there is no column of metrics."""
-    return "score" if column.casefold() in OF_NO_METRIC else column

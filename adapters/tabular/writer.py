@@ -108,7 +108,12 @@ def write_parquet(responses: ResponseSet, output: Path, *, matrix: bool = False)
     ]
     table = _tidy(every, output, may_be_empty=True)
     written = write_signed(table, output, METADATA, {"responses": records})
-    return [written], [*_notes_on_duplicates(responses, every), *_notes_on_pairs(every)]
+    notes = list(_notes_on_duplicates(responses, every))
+    if paired := [r for r in every if r.pairs is not None]:
+        notes.append(
+            f"of labels and texts of items only the value they make is held: {_named(paired)}"
+        )
+    return [written], notes
 
 
 def _write_text(responses: ResponseSet, output: Path, separator: str, *, matrix: bool) -> Written:
@@ -214,11 +219,6 @@ def _notes_on_missing(every: Sequence[Responses]) -> Iterator[str]:
             f"{len(without)} of the responses have no scores of items, so no rows "
             f"({_named(without)}): only every-eval-ever and parquet hold their values"
         )
-
-
-def _notes_on_pairs(every: Sequence[Responses]) -> Iterator[str]:
-    if paired := [r for r in every if r.pairs is not None]:
-        yield f"of labels and texts of items only the value they make is held: {_named(paired)}"
 
 
 def _named(some: Sequence[Responses]) -> str:

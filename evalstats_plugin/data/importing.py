@@ -132,7 +132,10 @@ class _Table:
     def open(cls, source: Any, asked: Mapping[str, str]) -> _Table:
         pa: Any = import_module("pyarrow")
         ds: Any = import_module("pyarrow.dataset")
-        paths = _paths(source)
+        patterns = [source] if isinstance(source, (str, Path)) else source
+        paths = [path for pattern in map(str, patterns) for path in _matches(pattern)]
+        if not paths:
+            raise LogError("no file was named: name a table with a row for each answer")
         if unknown := [what for what in asked if what not in _KNOWN]:
             raise SelectionError(no_such("part of a row", unknown[0], _KNOWN, ", ".join(_KNOWN)))
         column_of = {what: asked.get(what, what) for what in _KNOWN}
@@ -176,15 +179,6 @@ class _Table:
             "epoch": part.get("epoch"),
             "score": pc.cast(part["score"], pa.float64()).to_numpy(zero_copy_only=False),
         }
-
-
-def _paths(source: str | Path | Sequence[str | Path]) -> list[str]:
-    """Return the files, or the folder; raise `LogError` where there is none."""
-    given = [source] if isinstance(source, (str, Path)) else source
-    paths = [path for pattern in map(str, given) for path in _matches(pattern)]
-    if not paths:
-        raise LogError("no file was named: name a table with a row for each answer")
-    return paths
 
 
 def _matches(pattern: str) -> list[str]:
@@ -331,7 +325,11 @@ def write_store(
         ) as to,
     ):
         for block in chain([first], given):
-            _check_alike(first, block)
+            if block.models != first.models or block.scores.shape[2] != first.scores.shape[2]:
+                raise DesignError(
+                    f"one block has {_size(block)}, but the first has {_size(first)}. Give all "
+                    "blocks the same models in the same order, and the same epochs."
+                )
             to.write_table(_table(block, coding, schema), row_group_size=ROWS)
             if twice := first_twice(block.item_ids, block.tasks, block.metrics, seen=seen):
                 raise DesignError(f"{twice}: put each item into one block only")
@@ -392,14 +390,6 @@ def _binary(rows: NDArray[Any], of_type: Any) -> Any:
     return pa.Array.from_buffers(
         of_type, len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows))]
     )
-
-
-def _check_alike(first: ResponseMatrix, block: ResponseMatrix) -> None:
-    if block.models != first.models or block.scores.shape[2] != first.scores.shape[2]:
-        raise DesignError(
-            f"one block has {_size(block)}, but the first has {_size(first)}. Give all blocks the "
-            "same models in the same order, and the same epochs."
-        )
 
 
 def _size(block: ResponseMatrix) -> str:

@@ -106,7 +106,11 @@ def as_responses(
         return under(held, measure)
     if isinstance(held, Responses):
         held = ResponseSet((held,))
-    elif not isinstance(held, (ResponseSet, str, PathLike, Mapping)) and _is_plain(held):
+    elif (
+        isinstance(held, Iterable)
+        and not isinstance(held, (ResponseSet, str, PathLike, Mapping))
+        and not hasattr(held, "shape")  # which a list or a generator does not have
+    ):
         iterable: Any = held
         listed: list[Any] = list(iterable)
         if all(isinstance(each, Responses) for each in listed):
@@ -191,11 +195,6 @@ def _check_used(named: Sequence[tuple[str, str]], by_user: Sequence[Measure]) ->
                 raise SelectionError(no_such("task", own.task, tasks, few(tasks)))
             metrics = list(dict.fromkeys(metric for _, metric in named))
             raise SelectionError(no_such("metric", own.metric, metrics, few(metrics)))
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether it is a list, a generator and the like, which has no axes of its own."""
-    return not hasattr(value, "shape") and isinstance(value, Iterable)
 
 
 def as_list(

@@ -303,7 +303,10 @@ def _join_task(
     _check_one_metric(responses)
     for r in responses:
         check_item_ids(r)
-    responses = _ids_of_one_type(responses)
+    # Integer ids are kept, so that items stay in their order; mixed ones are all texts.
+    kinds = {r.item_ids.dtype.kind for r in responses}
+    if kinds != {"U"} and not kinds <= set("iu"):
+        responses = [replace(r, item_ids=r.item_ids.astype(str)) for r in responses]
     ids, places = places_of([r.item_ids for r in responses])
     scores = np.full((len(models), len(ids), n_epochs), np.nan)
     hashes = np.full(len(ids), "", dtype=object)
@@ -326,7 +329,12 @@ def _join_task(
         if differ.any() and not drop:
             first = int(np.flatnonzero(differ)[0])
             owner = responses[int(owners[first])]
-            raise ItemConflictError(_conflict(owner, r, r.item_ids[first], int(differ.sum())))
+            raise ItemConflictError(
+                f"task {r.task!r}: item {r.item_ids[first]} is one question in {owner.source.path} "
+                f"and another in {r.source.path} ({differ.sum()} such items). They must not be "
+                "paired; score both models on the same data, or pass "
+                'on_conflict="drop" to leave these items out'
+            )
         conflict[at[differ]] = True
         hashes[at] = np.where(hashes[at] == "", mine, hashes[at])
     clustered = any(r.clusters is not None for r in responses)
@@ -389,14 +397,6 @@ def _check_one_metric(responses: Sequence[Responses]) -> None:
         raise DesignError(msg)
 
 
-def _ids_of_one_type(responses: Sequence[Responses]) -> Sequence[Responses]:
-    """Keep integer ids, so that items stay in their order; otherwise convert all to texts."""
-    kinds = {r.item_ids.dtype.kind for r in responses}
-    if kinds == {"U"} or kinds <= set("iu"):
-        return responses
-    return [replace(r, item_ids=r.item_ids.astype(str)) for r in responses]
-
-
 def places_of(
     item_ids: Sequence[NDArray[Any]],
 ) -> tuple[NDArray[Any], list[IntArray]]:
@@ -425,7 +425,9 @@ class Questions:
 
         Hashes not seen before are stored with this owner.
         """
-        kind = _kind(mine)
+        # The part before the colon names the way a harness makes its hashes; those of different
+        # kinds cannot be compared, and empty ones not at all.
+        kind = next((str(h) for h in mine if h), "").rpartition(":")[0]
         if kind not in self._of_kind:
             unseen = np.full(self._n_items, "", dtype=object)
             self._of_kind[kind] = unseen, np.full(self._n_items, -1)
@@ -442,22 +444,6 @@ def hash_texts(hashes: NDArray[Any]) -> NDArray[np.object_]:
     if hashes.dtype.kind == "S":
         hashes = np.char.decode(hashes, errors="backslashreplace")
     return hashes.astype(str).astype(object)
-
-
-def _kind(hashes: NDArray[Any]) -> str:
-    """Return the part before the colon, which names the way a harness makes its hashes.
-
-    Hashes of different kinds cannot be compared, and empty ones not at all.
-    """
-    return next((str(h) for h in hashes if h), "").rpartition(":")[0]
-
-
-def _conflict(first: Responses, second: Responses, item: object, count: int) -> str:
-    return (
-        f"task {first.task!r}: item {item} is one question in {first.source.path} and another in "
-        f"{second.source.path} ({count} such items). They must not be paired; score both models "
-        'on the same data, or pass on_conflict="drop" to leave these items out'
-    )
 
 
 def _concatenated(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:

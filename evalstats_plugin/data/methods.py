@@ -154,8 +154,7 @@ def check_name(
     listed = f"auto, {', '.join(table)}"
     for purpose, methods in elsewhere.items():
         if name in {method.name for method in methods}:
-            msg = (
+            raise SelectionError(
                 f"Method {name!r} is for {purpose}, and does not apply here. Choose from: {listed}"
             )
-            raise SelectionError(msg)
     raise SelectionError(no_such("method", name, table, listed))

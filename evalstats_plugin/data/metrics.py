@@ -151,8 +151,8 @@ STOCK: tuple[StockMetric, ...] = (
     _M("Bias,score Hallucination,score Misuse,score Toxicity,score", SHARE, "lower",
        harness="deepeval"),
     # Names that mean the same in whatever harness or table.
-    _M("acc accuracy acc_norm exact_match em correct is_correct passed pass resolved success",
-       SHARE),
+    _M("acc accuracy acc_norm exact_match em correct is_correct passed pass resolved success "
+       "win_rate", SHARE),
     _M("pass@* pass^* maj@*", SHARE),
     _M("mcc matthews_corrcoef", DIFFERENCE, "higher", "mcc", "labels"),
     _M("brier brier_score", None, "lower"),

@@ -60,10 +60,6 @@ class Printed(NamedTuple):
         """The share that a percentage is."""
         return Printed(self.value / 100, self.half / 100)
 
-    def __str__(self) -> str:
-        decimals = 0 if self.half <= 0 else max(0, round(-math.log10(2 * self.half)))
-        return f"{self.value:.{min(decimals, 6)}f}"
-
 
 class Counts(NamedTuple):
     """Right answers and items that round to printed numbers: see `published` for which."""
@@ -120,6 +116,16 @@ def counts_behind(
         if std_error is None:
             break
     return None
+
+
+def counts_in_full(metric: str, value: float, std_error: float) -> Counts | None:
+    """Return the counts behind numbers that were not rounded, as in JSON; None where none are.
+
+    >>> counts_in_full("acc", 0.8, (0.8 * 0.2 / 9) ** 0.5)
+    Counts(k=8, n=10, n_pairs=1, largest_n=10, divisor='n - 1')
+    """
+    exact = Printed(value, _EXACT), Printed(std_error, _EXACT * std_error)
+    return counts_behind(*exact) if _may_count(metric) else None
 
 
 def _sizes(value: Printed, std_error: Printed, n: int | None, less: int) -> FloatArray:
@@ -187,7 +193,6 @@ def published(
     answers: other values of its metric are larger.
     """
     logged, error = (None if each is None else each.value for each in (value, std_error))
-    printed = "" if value is None else f"{value}" + (f" ± {std_error}" if std_error else "")
     counts = None
     behind: Literal["", "counts", "error"] = ""
     if value is None:
@@ -195,14 +200,12 @@ def published(
     elif std_error is None and n is None:
         notes = (*notes, "no interval: a value without its items, their number or a standard error")
     elif n is None and std_error is not None and std_error.value <= 0:
-        no_n = f"a standard error of {std_error} does not say of how many items"
-        notes = (*notes, f"no interval: {no_n}")
+        notes = (*notes, "no interval: a standard error of 0 does not say of how many items")
     elif may_count and _may_count(measure.metric) and 0 <= value.value <= 1:
         if in_full and std_error is not None:
-            exact = Printed(value.value, _EXACT), Printed(std_error.value, _EXACT * std_error.value)
-            counts = counts_behind(*exact, n)
+            counts = counts_in_full(measure.metric, value.value, std_error.value)
         counts = counts or counts_behind(value, std_error, n)
-        notes = (*notes, *_about(counts, printed, std_error, n))
+        notes = (*notes, *_about(counts, std_error, n))
     if counts is not None:
         behind = "counts"
         logged, n = counts.k / counts.n, counts.n
@@ -216,23 +219,23 @@ def published(
     )  # fmt: skip
 
 
-def _about(
-    counts: Counts | None, printed: str, std_error: Printed | None, n: int | None
-) -> tuple[str, ...]:
+def _about(counts: Counts | None, std_error: Printed | None, n: int | None) -> tuple[str, ...]:
+    """Say what was found, in the same words for all values of a kind: a table has hundreds."""
     if counts is None:
-        of = f" of {n} items" if n is not None else ""
+        of = " of its items" if n is not None else ""
         why = "partial credit, a standard error of another kind, or a misprint"
         none = "" if std_error else "no interval: "
         what = f"{none}impossible for right and wrong answers"
-        return (f"{what}: no whole numbers{of} give {printed} ({why})",)
-    taken = f"taken for {counts.k} of {counts.n} answers right"
-    taken = f"{printed} {taken}" if std_error else f"{taken}, and none in part"
+        return (f"{what}: no whole numbers{of} give the value ({why})",)
+    if std_error is None:
+        text = "taken for right and wrong answers, and none in part"
+        return (text if counts.n_pairs == 1 else f"{text}: one of several counts that give it",)
+    taken = "right answers and n are those that give value and standard error"
     if counts.n_pairs == 1:
-        more = ", the only counts that give it" if std_error else ""
+        more = ", the only ones"
     elif counts.largest_n == counts.n:
-        more = f", one of {counts.n_pairs} counts that give it"
+        more = ", one of several counts"
     else:
-        top = "" if counts.largest_n >= LARGEST_N else f", up to {counts.largest_n:,}"
-        more = f": n may be larger{top} ({counts.n_pairs:,} counts give it)"
-    by = "; standard error by n, not n - 1" if std_error and counts.divisor == "n" else ""
+        more = ": n is the smallest of several, and may be larger"
+    by = "; standard error by n, not n - 1" if counts.divisor == "n" else ""
     return (taken + more + by,)

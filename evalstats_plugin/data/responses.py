@@ -707,14 +707,22 @@ def as_clusters(
 ) -> tuple[NDArray[Any] | None, tuple[str, ...]]:
     """Return the cluster of each item, shape (M,), and a note where some have none.
 
-    An item without the field is a cluster of its own.
+    An item without the field is a cluster of its own; long names end with a hash.
     """
     missing = sum(v is None for v in values)
     if missing == len(values):
         return None, (f"no item has the field {name!r}: items are treated as independent",)
-    alone = [named_alone(i) if v is None else _short(v) for i, v in enumerate(values)]
+    names: list[str] = []
+    for place, value in enumerate(values):
+        if value is None:
+            names.append(named_alone(place))
+        elif len(value) <= (_LONGEST_TAGS if value.startswith("[") else _LONGEST_CLUSTER):
+            names.append(value)
+        else:
+            digest = hashlib.sha256(value.encode(errors="replace")).hexdigest()
+            names.append(f"{value[:_LONGEST_CLUSTER]} {digest[:16]}")
     notes = (f"{missing} items without {name!r} are clusters of their own",) if missing else ()
-    return np.asarray(alone), notes
+    return np.asarray(names), notes
 
 
 def field_of_slices(by: str) -> tuple[str, int | None]:
@@ -727,14 +735,6 @@ def field_of_slices(by: str) -> tuple[str, int | None]:
     if colon and field and number.isascii() and number.isdigit():
         return field, int(number)
     return by, None
-
-
-def _short(value: str) -> str:
-    """Return the name of a cluster, with a hash in place of the end of long texts."""
-    if len(value) <= (_LONGEST_TAGS if value.startswith("[") else _LONGEST_CLUSTER):
-        return value
-    digest = hashlib.sha256(value.encode(errors="replace")).hexdigest()
-    return f"{value[:_LONGEST_CLUSTER]} {digest[:16]}"
 
 
 def as_item_ids(names: Sequence[str]) -> NDArray[Any]:

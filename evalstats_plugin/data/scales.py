@@ -48,17 +48,13 @@ class Strays(NamedTuple):
 
     def question(self, metric: str, scale: str) -> str:
         """Return what to ask of the user, who knows the scores."""
-        shown = few([_text(value) for value in self.values])
+        shown = few([f"{value:g}".replace("-", "\N{MINUS SIGN}") for value in self.values])
         code = f" --missing-code {self.values[0]:g}" if len(self.values) <= MOST_CODES else ""
         hint = f"a code for missing? {code.strip()} leaves such out; " if code else ""
         return (
             f"{counted(self.n, 'value')} of {shown} beyond the scale {scale}: {hint}"
             f"--bounds {metric}=LOW,HIGH sets another scale"
         )
-
-
-def _text(value: float) -> str:
-    return f"{value:g}".replace("-", "\N{MINUS SIGN}")
 
 
 def strays(scores: FloatArray, bounds: tuple[float, float]) -> Strays | None:

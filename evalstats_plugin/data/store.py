@@ -326,7 +326,10 @@ class Coding:
         values = np.unique(scores[~np.isnan(scores)])
         if len(values) > 256 or not ((values >= 0) & (values <= 1)).all():
             return cls(None)
-        return cls(next((k for k in range(1, 256) if _are_whole(values * k)), None))
+        for k in range(1, 256):
+            if np.allclose(values * k, np.round(values * k), rtol=0, atol=1e-9):
+                return cls(k)
+        return cls(None)
 
     def encode(self, scores: FloatArray) -> Codes:
         """Encode scores; missing ones become 0 in bytes, and are stored in the mask.
@@ -352,10 +355,6 @@ class Coding:
     def dtype(self) -> type[np.uint8 | np.float64]:
         """Type of the codes."""
         return np.float64 if self.levels is None else np.uint8
-
-
-def _are_whole(values: FloatArray) -> bool:
-    return bool(np.allclose(values, np.round(values), rtol=0, atol=1e-9))
 
 
 def by_models(store: ResponseStore, cells: int = _BLOCK_CELLS) -> Iterator[ResponseMatrix]:

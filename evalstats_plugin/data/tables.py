@@ -121,7 +121,7 @@ class Column:
         places = {name: i for i, name in enumerate(names)}
         return np.asarray([*(places[v] for v in self.values), MISSING], dtype=np.int64)[self.codes]
 
-    def take(self, which: BoolArray) -> Column:
+    def take(self, which: BoolArray | IntArray) -> Column:
         """Return some rows."""
         return Column(self.codes[which], self.values)
 
@@ -466,8 +466,7 @@ def decoded(content: bytes, where: str) -> str:
         text = error.object
         code = "UTF-16" if text[:2] in {b"\xff\xfe", b"\xfe\xff"} else "WINDOWS-1252"
         line = text.count(b"\n", 0, error.start) + 1
-        msg = (
+        raise LogError(
             f"{where}: byte {text[error.start]:#04x} at position {error.start} (line {line}) is "
             f"not UTF-8; convert the file, as with: iconv -f {code} -t UTF-8 FILE > NEW"
-        )
-        raise LogError(msg) from error
+        ) from error

@@ -314,12 +314,11 @@ def _targets(
         Neither or both of ``output`` and ``in_place`` are given, or two logs have one target.
     """
     if (output is None) == (not in_place):
-        msg = (
+        raise WriteError(
             "nowhere to write to: give an output folder (-o) or --in-place"
             if output is None
             else "an output folder (-o) and --in-place do not go together: give one of them"
         )
-        raise WriteError(msg)
     targets: dict[Path, Path] = {}
     for given in paths:
         for log in find_logs([given], plugins):
@@ -598,9 +597,8 @@ def write_annotated(
     written = plugins.call("evalstats_annotate_log", path=log, annotation=annotation, output=target)
     if written is None:
         why = "".join(f"; {p.name}: {p.read_only}" for p in plugins.listing if p.read_only)
-        msg = (
+        raise LogError(
             f"{log}: no installed adapter annotates logs of this kind (those of "
             f"{adapters(plugins, 'evalstats_annotate_log')} can be{why})"
         )
-        raise LogError(msg)
     return written

@@ -181,10 +181,11 @@ def read(
     parts = (columns or {}).items()
     if not wide and not columns:
         wide = rows_of_matrix(paths)
+    codes = tuple(missing_code) if isinstance(missing_code, Sequence) else (missing_code,)
     selection = Selection(
         _names(task), _names(metric), cluster, include_incomplete, wide=wide,
         repeats=repeats, model_name=model_name,
-        missing_codes=_numbers(missing_code), mapping=mapping,
+        missing_codes=codes, mapping=mapping,
         by=field_of_slices(by)[0] if by else None, costs=costs,
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
@@ -443,8 +444,11 @@ class _Search:
             raise LogError(f"{path} holds no JSON or JSONL, which a mapping would describe")
         logs = logs or self._tables_in(path)
         if not logs:
-            msg = f"{path} holds no log that an installed adapter knows ({adapters(self.plugins)})"
-            raise LogError(msg)
+            known = f"no log that an installed adapter knows ({adapters(self.plugins)})"
+            raise LogError(
+                f"{path} holds {known}: name tables such as {path.name}/*.md by themselves, and "
+                "describe JSON of other tools by a mapping (--mapping)"
+            )
         in_order = sorted(logs.items(), key=lambda item: item[0].parts)
         tables = [log for log, entry in in_order if entry.adapter == TABULAR]
         passed_over = tables if len(tables) < len(logs) else []
@@ -495,7 +499,12 @@ class _Search:
                     break
                 for mine in self._claimed(name, folder, files):
                     for log, others in mine.items():
-                        logs[log] = self._kept(files.get(log), log, name)
+                        file = files.get(log)
+                        if file is not None and file.is_open:
+                            self.n_held += 1
+                            logs[log] = _Log(self.held.enter_context(file), name)
+                        else:
+                            logs[log] = _Log(LogFile(log), name)
                         for path in (log, *others):
                             files.pop(path, None)
         return logs
@@ -516,13 +525,6 @@ class _Search:
             for path in gone:
                 del files[path]
             return self._claimed(adapter, folder, files)
-
-    def _kept(self, file: LogFile | None, path: Path, adapter: str) -> _Log:
-        """Return a log that was found; its file stays open if it was opened."""
-        if file is None or not file.is_open:
-            return _Log(LogFile(path), adapter)
-        self.n_held += 1
-        return _Log(self.held.enter_context(file), adapter)
 
 
 def _matches(pattern: Path) -> list[Path]:
@@ -573,8 +575,10 @@ def _read(
             _refuse_votes(file)
     if responses is None:
         problems = "".join(f"; {problem}" for problem in plugins.problems)
-        msg = f"{path} is not a log that an installed adapter knows ({adapters(plugins)}){problems}"
-        raise LogError(msg)
+        known = f"a log that an installed adapter knows ({adapters(plugins)}){problems}"
+        hint = ": describe JSON of another tool by a mapping (--mapping)"
+        is_json = path.suffix.lower() in (".json", ".jsonl")
+        raise LogError(f"{path} is not {known}{hint if is_json else ''}")
     listed = map(with_epochs, responses) if again else responses
     return _checked(listed, selection, plugins)
 
@@ -607,11 +611,10 @@ def _refuse_votes(file: LogFile) -> None:
         read_contests(BytesIO(whole))
     except EvalStatsError:
         return
-    msg = (
+    raise LogError(
         f"{file.path} holds comparisons of two models, such as votes, and not scores: rank them "
         "with `evalstats-plugin rank leaderboard` or `rank stats`"
     )
-    raise LogError(msg)
 
 
 def with_known(responses: Iterable[Responses], plugins: Plugins) -> list[Responses]:
@@ -767,10 +770,6 @@ def adapters(plugins: Plugins, hook: str = "evalstats_read_log") -> str:
     """Return the names of the adapters that have a hook, for messages."""
     names = [p.name for p in plugins.listing if hook in p.hooks]
     return ", ".join(names) or "none is installed"
-
-
-def _numbers(value: float | Sequence[float]) -> tuple[float, ...]:
-    return tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)
 
 
 def _names(value: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -57,20 +57,20 @@ class Crossed:
         self.comparisons: Comparisons | None = None
         self.ranks: RankSets | None = None
         if len(places) > len({place[1:] for place in places}):
-            self.baseline = _full_name(baseline, list(dict.fromkeys(r.model for r in kept)))
+            models = [r.model for r in kept]
+            # Its first label, by default the first model's; an unknown name stays as it is.
+            labels = [m for m in models if baseline is None or is_model(m, baseline)]
+            self.baseline = labels[0] if labels else baseline or ""
             self._of_baseline = [r for r in kept if r.model == self.baseline]
             compared = compare(kept, baseline=self.baseline, rng=0, **options)
             self.comparisons = replace(compared, notes=(*compared.notes, *notes))
-            self._rank(kept)
-
-    def _rank(self, kept: Sequence[Responses]) -> None:
-        """Rank the models, unless there are too many: the number of pairs grows quadratically."""
-        models = Counter((r.task, r.metric) for r in kept)
-        if max(models.values()) <= MOST_RANKED:
-            self.ranks = rank_sets(kept, rng=0)
-        elif self.comparisons is not None:
-            note = f"a task has more than {MOST_RANKED} models: no ranks, which rank_sets gives"
-            self.comparisons = replace(self.comparisons, notes=(*self.comparisons.notes, note))
+            # The number of pairs grows quadratically.
+            n_models = Counter((r.task, r.metric) for r in kept)
+            if max(n_models.values()) <= MOST_RANKED:
+                self.ranks = rank_sets(kept, rng=0)
+            else:
+                note = f"a task has more than {MOST_RANKED} models: no ranks, which rank_sets gives"
+                self.comparisons = replace(self.comparisons, notes=(*self.comparisons.notes, note))
 
     def ranks_of_log(self, location: str) -> RankSets | None:
         """Return the ranks, among all models, on the tasks that a log holds."""
@@ -102,13 +102,6 @@ class Crossed:
             or (row.kind != "task" and {row.model_a, row.model_b} & names)
         )
         return replace(self.comparisons, rows=rows)
-
-
-def _full_name(model: str | None, models: Sequence[str]) -> str:
-    """Return the full label of a model, by default the first; an unknown name stays as it is."""
-    if model is None:
-        return models[0]
-    return next((label for label in models if is_model(label, model)), model)
 
 
 class CrossedAbilities:

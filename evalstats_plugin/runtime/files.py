@@ -78,8 +78,7 @@ def plain_bytes(path: Path, called: str = "") -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        msg = f"{called or path} cannot be read ({error.strerror or error})"
-        raise LogError(msg) from error
+        raise LogError(f"{called or path} cannot be read ({error.strerror or error})") from error
 
 
 def number_in(text: str) -> float:

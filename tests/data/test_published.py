@@ -78,10 +78,6 @@ def test_counts_behind_rounded_numbers_are_all_that_round_to_them() -> None:
         assert found.k == min(nearest, key=lambda k: abs(k / found.n - value.value))
 
 
-def test_a_number_without_rounding_is_printed_without_a_point() -> None:
-    assert (str(Printed(3.0)), str(Printed(3.0, 0.5)), str(Printed(3.0, 0.05))) == ("3", "3", "3.0")
-
-
 def test_a_percentage_is_a_share_with_its_rounding() -> None:
     assert Printed.of(22.6, "22.6").per_cent == pytest.approx((0.226, 0.0005), rel=1e-12)
 
@@ -158,10 +154,87 @@ def test_json_lists_and_markdown_are_read(tmp_path: Path) -> None:
     by_place = {(r.model, r.task): r for r in intervals(read(board))}
     assert len(by_place) == 6
     assert by_place["alpha", "Small"].n_items == 20
-    assert any(
-        "of 1130 answers right: n may be larger, up to 1,303" in note
-        for note in by_place["alpha", "Arc"].notes
+    assert by_place["alpha", "Arc"].n_items == 1130
+    assert any("n is the smallest of several" in note for note in by_place["alpha", "Arc"].notes)
+    # Hundreds of values of one kind have one note.
+    assert len({note for r in by_place.values() for note in r.notes}) <= 5
+
+
+def test_what_lm_eval_prints_of_groups_is_read_once_and_is_no_count(tmp_path: Path) -> None:
+    """Groups stand among the tasks and in a table of their own; their means count no answers."""
+    head = "|Version|Filter|n-shot|Metric|   |Value |   |Stderr|\n|--|--|--|--|--|--|--|--|--|\n"
+    groups = "|mmlu|2|none||acc|↑|0.4451|±|0.0041|\n| - stem|2|none||acc|↑|0.3822|±|0.0085|\n"
+    task = "|  - anatomy|1|none|5|acc|↑|0.5259|±|0.0431|\n"
+    log = tmp_path / "Qwen1.5-MoE-A2.7B.md"
+    log.write_text(f"|Tasks{head}{groups}{task}\n|Groups{head}{groups}")
+    rows = intervals(read(log))
+
+    assert [(r.model, r.task, r.method) for r in rows] == [
+        ("Qwen1.5-MoE-A2.7B", "mmlu", "z"),
+        ("Qwen1.5-MoE-A2.7B", "stem", "z"),
+        ("Qwen1.5-MoE-A2.7B", "anatomy", "beta-hpd"),
+    ]
+    assert "2 rows printed twice, read once" in rows[0].notes
+
+
+def test_a_readme_of_several_tables_is_of_the_model_that_one_of_them_names(tmp_path: Path) -> None:
+    """Means without a column of scores, names with addresses, errors and names in their rows."""
+    folder = tmp_path / "phi-4"
+    folder.mkdir()
+    readme = folder / "README.md"
+    tasks = (
+        "### gsm8k\n| Task |Version| Metric |Value| |Stderr|\n|--|--|--|--|--|--|\n"
+        "|gsm8k|3|exact_match,strict|0.7301| | |\n"
+        "| | |exact_match_stderr,strict|0.0122| | |\n| | |alias|gsm8k| | |\n"
+        "\n|Task|Version|Metric|Value| |Stderr|\n|--|--|--|--|--|--|\n|arc|0|acc|54.44|±|1.46|\n"
     )
+    summary = (
+        "|Benchmark|Model|gsm8k|Average|\n|--|--|--|--|\n"
+        "|mine|[merge-7B](https://example.org/merge)|73|63.7|\n\n"
+    )
+    readme.write_text(summary + tasks)
+    rows = read(readme)
+    readme.write_text(tasks)
+
+    assert [(r.model, r.task, r.metric, r.published) for r in rows] == [
+        ("merge-7B", "gsm8k", "exact_match,strict", "counts"),
+        ("merge-7B", "arc", "acc", "counts"),
+    ]
+    assert {"no numbers, left out: gsm8k", "1 table without a column of scores left out"} <= {
+        note for r in rows for note in r.notes
+    }
+    assert [r.model for r in read(readme)] == ["phi-4", "phi-4"]
+
+
+def test_leaderboards_as_people_publish_them_are_read(tmp_path: Path) -> None:
+    """Models in the index, no error at all, columns with units of their own, runs of one model."""
+    index, bare = tmp_path / "alpaca.csv", tmp_path / "arena.csv"
+    index.write_text(",win_rate,standard_error,n_total\nNull,76.92,.91,805\nYi,29.7,1.6,805\n")
+    bare.write_text("model,score,rating_q025\ngpt-4,82.63,80.7\nclaude-3,79.3,77\n")
+    units = tmp_path / "units.md"
+    units.write_text("|Model|Rate|Words|\n|--|--|--|\n|a|1.8 %|172.4|\n|b|3.3 %|95.7|\n")
+    runs = tmp_path / "runs.csv"
+    rows = [f"p,{c},t,{s},{a},.05" for c in (1, 2) for s, a in ((0, 0.45), (5, 0.55))]
+    runs.write_text("\n".join(["model,checkpoint,task,fewshot,acc,acc_stderr", *rows, ""]))
+
+    wins = intervals(read(index))
+    assert [(r.model, r.n_items, r.low is None) for r in wins] == [
+        ("Null", 805, False), ("Yi", 805, False),
+    ]  # fmt: skip
+    assert [r.estimate for r in wins] == pytest.approx([0.7692, 0.297], abs=1e-3)
+    assert wins[0].higher_is_better
+    assert all("win_rate: values above 1 are read as percentages" in r.notes for r in wins)
+    assert [(r.model, r.estimate, r.low) for r in intervals(read(bare))] == [
+        ("gpt-4", 82.63, None), ("claude-3", 79.3, None),
+    ]  # fmt: skip
+    assert [r.task for r in read(units)] == ["Rate", "Words", "Rate", "Words"]
+    assert [r.logged for r in read(units)] == pytest.approx([0.018, 172.4, 0.033, 95.7])
+    assert [r.model for r in read(runs)] == [
+        f"p (checkpoint={c}, num_fewshot={s})" for c in (1, 2) for s in (0, 5)
+    ]
+    units.write_text("|Model|Rate|\n|--|--|\n|a|1.8 %|\n|b|33|\n")
+    with pytest.raises(DesignError, match=r"'33' in row 2, but others are percentages such as"):
+        read(units)
 
 
 def test_an_empty_cell_of_markdown_needs_no_blank(tmp_path: Path) -> None:
@@ -203,9 +276,8 @@ def test_what_lm_eval_0_3_wrote_is_read(tmp_path: Path) -> None:
     acc, ppl = intervals(read(log))
 
     assert (acc.n_items, acc.estimate, acc.method) == (100, 0.45, "beta-hpd")
-    assert (
-        "0.45 ± 0.05 taken for 45 of 100 answers right, the only counts that give it" in acc.notes
-    )
+    note = "right answers and n are those that give value and standard error, the only ones"
+    assert note in acc.notes
     assert (ppl.method, ppl.std_error, ppl.higher_is_better) == ("z", 2.0, False)
     assert (ppl.low, ppl.high) == pytest.approx((20 - 1.959964 * 2, 20 + 1.959964 * 2), abs=1e-5)
 
@@ -346,6 +418,32 @@ def test_a_table_of_values_has_intervals_and_says_why_no_ranks(tmp_path: Path) -
     assert small.low is not None
     assert any(note.startswith("no ranks: ") for note in shown.notes)
     assert not shown.is_ranked
+
+
+def test_a_table_has_the_values_of_which_no_counts_are_known(tmp_path: Path) -> None:
+    """Those with limits from their error, and those alone; neither is ranked or in the mean."""
+    board = tmp_path / "board.csv"
+    rows = [
+        "a,w,14/20,",
+        "b,w,13/20,",
+        "a,x,12/20,",
+        "b,x,9/20,",
+        "a,y,1.5,0.05",
+        "b,y,1.6,0.02",
+        "a,z,3.2,",
+        "b,z,3.4,",
+    ]
+    board.write_text("\n".join(["model,task,score,std_error", *rows, ""]))
+    shown = table(read(board))
+    cells = {(cell.task, cell.model): cell for cell in shown}
+
+    assert [(cells["y", m].estimate, cells["y", m].low is None) for m in "ab"] == [
+        (1.5, False), (1.6, False),
+    ]  # fmt: skip
+    assert [(cells["z", m].estimate, cells["z", m].low) for m in "ab"] == [(3.2, None), (3.4, None)]
+    assert {cell.best_rank for cell in shown} == {None}
+    assert cells["overall", "a"].estimate == pytest.approx(0.65)
+    assert any("because of values without items: y, z" in note for note in shown.notes)
 
 
 def test_pages_and_papers_of_values_claim_no_comparison(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,20 +123,16 @@ class AdaptiveStopping:
         ids = [printable_name(str(sample.id)) for sample in samples]
         hashes = [_question_of(sample) for sample in samples]
         bank = self._bank.of_tasks([name]).matched([name] * len(ids), ids, hashes)
-        saved = self._answers(bank, {"model": model, "task": name, "task_args": self._arguments})
-        return self.plan.session(bank, saved.answers if saved else ()), saved
+        if self._state is not None:
+            about = {"model": model, "task": name, "task_args": self._arguments}
+            if self._saved is None or not self._saved.is_for(bank, about):
+                self._saved = AnswersFile(self._state, bank, about)
+        return self.plan.session(bank, self._saved.answers if self._saved else ()), self._saved
 
     def close(self) -> None:
         """Release the state file for other runs."""
         if self._saved is not None:
             self._saved.close()
-
-    def _answers(self, bank: ItemBank, about: dict[str, str]) -> AnswersFile | None:
-        if self._state is None:
-            return None
-        if self._saved is None or not self._saved.is_for(bank, about):
-            self._saved = AnswersFile(self._state, bank, about)
-        return self._saved
 
     async def schedule_sample(self, id: str | int, epoch: int) -> EarlyStop | None:  # noqa: A002 - Inspect's name
         """Wait until a sample's item is chosen, then let it run; or stop it."""
@@ -154,13 +151,19 @@ class AdaptiveStopping:
         scores: dict[str, SampleScore],
     ) -> None:
         """Record the score of a sample."""
-        run = self._run.get()
-        run.gate.over(printable_name(str(id)), epoch, run.score_of(scores))
+        run, score = self._run.get(), None
+        if scores:
+            run.metric, score = score_of(scores, run.metrics)
+        run.gate.over(printable_name(str(id)), epoch, score)
 
     async def complete_task(self) -> dict[str, Any]:
         """Return the result of the test, for the log."""
         run = self._run.get()
-        record = run.result()
+        session = run.gate.session
+        run.gate.finish()
+        session.stopped = session.stopped or EXHAUSTED
+        metric = run.metric or ", ".join(run.metrics) or None
+        record = record_of(session, metric=metric, notes=run.notes())
         if self.task_args is not None:
             record[TASK_ARGS] = json.loads(json.dumps(dict(self.task_args), default=str))
         if run.saved is not None:
@@ -183,34 +186,19 @@ def _question_of(sample: Sample) -> str:
     return question_hash(logged.summary())
 
 
+@dataclass(eq=False)
 class _Run:
     """One run of a task by one model."""
 
-    def __init__(
-        self, gate: Gate, metrics: Sequence[str], epochs: int, saved: AnswersFile | None
-    ) -> None:
-        self.gate = gate
-        self.metrics = metrics
-        self.metric: str | None = None
-        self.epochs = epochs
-        self.saved = saved
+    gate: Gate
+    metrics: Sequence[str]
+    epochs: int
+    saved: AnswersFile | None
+    metric: str | None = None
+    """By which samples are scored, once one is."""
 
-    def score_of(self, scores: Mapping[str, SampleScore]) -> float | None:
-        """Return the score of a sample, and remember the metric."""
-        if not scores:
-            return None
-        self.metric, value = score_of(scores, self.metrics)
-        return value
-
-    def result(self) -> dict[str, Any]:
-        """Return the result of the test as JSON values."""
-        gate = self.gate
-        gate.finish()
-        gate.session.stopped = gate.session.stopped or EXHAUSTED
-        metric = self.metric or ", ".join(self.metrics) or None
-        return record_of(gate.session, metric=metric, notes=self._notes())
-
-    def _notes(self) -> list[str]:
+    def notes(self) -> list[str]:
+        """Return what the result of the test needs to be understood."""
         gate, notes = self.gate, list[str]()
         if gate.n_narrow:
             notes.append(
@@ -304,7 +292,12 @@ class SampleAttempt:
 
     def __init__(self) -> None:
         # The tasks themselves, because ids of finished tasks are used again.
-        self._task: Any = _own_task()
+        self._task: Any
+        try:
+            self._task = asyncio.current_task()
+        except RuntimeError:
+            # No asyncio loop: Inspect runs on trio.
+            self._task = import_module("trio").lowlevel.current_task()
         self._samples: Any = import_module("inspect_ai.log._samples")
         self._active: Any = self._samples.sample_active()
 
@@ -325,11 +318,3 @@ class SampleAttempt:
     def has_slot(self) -> bool:
         """Whether it has a slot; it has none while it waits to be retried."""
         return any(each is self._active for each in self._samples.active_samples())
-
-
-def _own_task() -> Any:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        # No asyncio loop: Inspect runs on trio.
-        return import_module("trio").lowlevel.current_task()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,11 +18,6 @@ from evalstats_plugin.cli.shell.options import POSITIVE, command, takes, under
 from evalstats_plugin.cli.shell.running import Output, output
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.runtime.untrusted import echo
-
-if TYPE_CHECKING:
-    from evalstats_plugin.adapters.inspect_ai.adaptive.run import Run
-    from evalstats_plugin.adaptive.plan import Plan
-
 
 _run = under("What is run")
 _DISTINCT = ("model", "model_args", "task_args", "limit", "epochs", "bank")
@@ -66,7 +62,7 @@ def inspect(task: str, *, asked: InspectOptions, output: Output) -> None:
     were not needed are stopped early, and annotates it with the ability and the predicted score on
     all items. Run the same command again to go on with a test that was stopped.
     """
-    from evalstats_plugin.adapters.inspect_ai.adaptive.run import run_task
+    from evalstats_plugin.adapters.inspect_ai.adaptive.run import Run, run_task
     from evalstats_plugin.logs.annotating import annotate
 
     # The state file must be on a local disk.
@@ -74,30 +70,7 @@ def inspect(task: str, *, asked: InspectOptions, output: Output) -> None:
     state = asked.state or folder / f"adaptive_{options.name_of(asked, _DISTINCT, task)}.answers"
     plan = asked.plan(state=state)
     shown = sys.stdout.isatty() and not output.quiet
-
-    def on_start(plan: Plan, bank: Any, answered: int) -> None:
-        options.tell_forecast(plan, bank, answered, output)
-
-    run = _run_of(task, asked, shown=shown)
-    # Inspect prints messages; standard output is for results.
-    messages = StringIO() if output.quiet else sys.stderr
-    try:
-        with nullcontext() if shown else redirect_stdout(messages):
-            log = run_task(run, plan, on_start)
-            annotate(log.location, in_place=True)
-    except KeyboardInterrupt:
-        echo(f"cancelled: the same command again goes on from {state}", err=True)
-        raise click.exceptions.Exit(1) from None
-    if asked.state is None:
-        state.unlink(missing_ok=True)
-    names = (log.eval.model, log.eval.task, log.location)
-    options.show_test(asked, output, found_in(log) or {}, names)
-
-
-def _run_of(task: str, asked: InspectOptions, *, shown: bool) -> Run:
-    from evalstats_plugin.adapters.inspect_ai.adaptive.run import Run
-
-    return Run(
+    run = Run(
         task=task,
         model=asked.model,
         task_args=_values(asked.task_args),
@@ -111,6 +84,19 @@ def _run_of(task: str, asked: InspectOptions, *, shown: bool) -> Run:
             "display": None if shown else "none",
         },
     )
+    # Inspect prints messages; standard output is for results.
+    messages = StringIO() if output.quiet else sys.stderr
+    try:
+        with nullcontext() if shown else redirect_stdout(messages):
+            log = run_task(run, plan, partial(options.tell_forecast, output=output))
+            annotate(log.location, in_place=True)
+    except KeyboardInterrupt:
+        echo(f"cancelled: the same command again goes on from {state}", err=True)
+        raise click.exceptions.Exit(1) from None
+    if asked.state is None:
+        state.unlink(missing_ok=True)
+    names = (log.eval.model, log.eval.task, log.location)
+    options.show_test(asked, output, found_in(log) or {}, names)
 
 
 def _values(texts: tuple[str, ...]) -> dict[str, Any]:

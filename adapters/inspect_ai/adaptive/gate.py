@@ -166,31 +166,24 @@ class Gate:
         try:
             self._advance()
             while not waiting.passes:
-                await self._until_woken(key, waiting)
+                self._watch = self._watch or key
+                if self._watch == key:
+                    with anyio.move_on_after(LOOK) as scope:
+                        await waiting.event.wait()
+                    if scope.cancelled_caught:
+                        self._look()
+                else:
+                    await waiting.event.wait()
+                    waiting.event = anyio.Event()
         finally:
             self._waiting.pop(key, None)
             if self._watch == key:
                 self._watch = None
-                self._wake_one()
-
-    async def _until_woken(self, key: tuple[str, int], waiting: _Waiting) -> None:
-        self._watch = self._watch or key
-        if self._watch == key:
-            with anyio.move_on_after(LOOK):
-                await waiting.event.wait()
-                return
-            self._look()
-        else:
-            await waiting.event.wait()
-            if not waiting.passes:
-                waiting.event = anyio.Event()
-
-    def _wake_one(self) -> None:
-        """Make another waiting sample the watch."""
-        for waiting in self._waiting.values():
-            if not waiting.passes:
-                waiting.event.set()
-                return
+                # Another one becomes the watch.
+                for another in self._waiting.values():
+                    if not another.passes:
+                        another.event.set()
+                        break
 
     def _look(self) -> None:
         """Check what still runs; if nothing does, choose among the samples at the gate."""
@@ -218,11 +211,16 @@ class Gate:
         session = self.session
         while session.stopped is None:
             wanted = session.batch - len(self._open.keys() - parked)
-            among = self._among()
+            among: NDArray[np.bool_] | None = None
+            if self._slots_full:
+                among = np.zeros(len(session.bank), dtype=np.bool_)
+                among[[self._places[item] for item, _ in self._waiting]] = True
             chosen = session.next(wanted, among=among) if wanted > 0 else ()
             if not len(chosen):
                 break
-            self._count_narrow(among, len(chosen))
+            if among is not None:
+                unasked = self._places.keys() - self._closed.keys() - self._open.keys()
+                self.n_narrow += len(chosen) if int(among.sum()) < len(unasked) else 0
             for place in chosen:
                 self._open.setdefault(self._items[int(place)], {})
                 self._let_through(self._items[int(place)])
@@ -231,20 +229,9 @@ class Gate:
             left[[self._places[item] for item in self._closed if item in self._places]] = False
             session.stopped = NO_MONEY if left.any() else EXHAUSTED
         if session.stopped is not None or not self._open.keys() - parked:
-            self._release()
-
-    def _among(self) -> NDArray[np.bool_] | None:
-        """Return a mask of the items that can be asked now, or None for all."""
-        if not self._slots_full:
-            return None
-        is_waiting = np.zeros(len(self.session.bank), dtype=np.bool_)
-        is_waiting[[self._places[item] for item, _ in self._waiting]] = True
-        return is_waiting
-
-    def _count_narrow(self, among: NDArray[np.bool_] | None, chosen: int) -> None:
-        if self._slots_full and among is not None:
-            unasked = self._places.keys() - self._closed.keys() - self._open.keys()
-            self.n_narrow += chosen if int(among.sum()) < len(unasked) else 0
+            for waiting in self._waiting.values():
+                waiting.passes = True
+                waiting.event.set()
 
     def _let_through(self, item: str) -> None:
         for epoch in self._epochs:
@@ -253,8 +240,3 @@ class Gate:
                 self._running[item, epoch] = waiting.attempt
                 waiting.passes = True
                 waiting.event.set()
-
-    def _release(self) -> None:
-        for waiting in self._waiting.values():
-            waiting.passes = True
-            waiting.event.set()

@@ -6,7 +6,7 @@ that wraps another task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields
 from importlib import import_module
@@ -21,7 +21,6 @@ from evalstats_plugin.errors import DesignError, EvalStatsError, SelectionError,
 from evalstats_plugin.runtime.writing import scratch_folder
 
 if TYPE_CHECKING:
-    from inspect_ai.dataset import Sample
     from inspect_ai.log import EvalLog
     from inspect_ai.model import Model
 
@@ -72,7 +71,11 @@ def run_task(run: Run, plan: Plan, on_start: OnStart | None = None) -> EvalLog:
     task = _task(arguments)
     model = task.model or _model(run)
     stopping: Any = task.early_stopping  # an `AdaptiveStopping`
-    samples = _numbered(task)[: run.limit]
+    samples = list(task.dataset)
+    for number, sample in enumerate(samples, 1):
+        # As Inspect numbers those without an id.
+        sample.id = number if sample.id is None else sample.id
+    samples = samples[: run.limit]
     with closing(stopping), scratch_folder() as folder:
         session, saved = stopping.begin(task.name, str(model), samples)
         if on_start is not None:
@@ -83,15 +86,31 @@ def run_task(run: Run, plan: Plan, on_start: OnStart | None = None) -> EvalLog:
         # Every sample needs a slot to be chosen; waiting costs nothing, and the connections to the
         # model are limited separately.
         slots = max(len(samples) * (run.epochs or task.epochs or 1), 1)
+        # Parts of its signatures are unknown to type checkers.
+        inspect: Any = import_module("inspect_ai")
         if earlier is None:
-            log = _first(run, task, model, slots)
+            logs: list[EvalLog] = inspect.eval(
+                task,
+                model=model,
+                limit=run.limit,
+                epochs=run.epochs,
+                max_samples=slots,
+                **run.settings,
+            )
         else:
             stopping.close()  # the new run opens the file itself
             spec = earlier.eval
             spec.task_registry_name, spec.task_file = task.registry_name, None
             spec.task_args_passed, spec.model_args = arguments, dict(run.model_args)
-            log = _again(run, earlier, slots)
-    return _ended_well(log, plan)
+            spec.config.limit, spec.config.epochs = run.limit, run.epochs
+            # Read now: within its event loop Inspect would have nest_asyncio replace asyncio.run,
+            # whose loops then stay open in all of this process.
+            earlier.samples = list(earlier.samples or ())
+            logs = inspect.eval_retry(earlier, max_samples=slots, **run.settings)
+        if not logs:
+            # Inspect returns none after an interrupt.
+            raise KeyboardInterrupt
+    return _ended_well(logs[0], plan)
 
 
 def _arguments(run: Run, plan: Plan) -> dict[str, Any]:
@@ -128,14 +147,6 @@ def _model(run: Run) -> Model:
         raise SelectionError(msg) from error
 
 
-def _numbered(task: Task) -> list[Sample]:
-    """Return the samples of a task, with the ids Inspect gives to those without."""
-    samples = list(task.dataset)
-    for number, sample in enumerate(samples, 1):
-        sample.id = number if sample.id is None else sample.id
-    return samples
-
-
 def _earlier(location: str | None, folder: Path) -> EvalLog | None:
     """Return the log of an interrupted run, with every sample that was over."""
     from inspect_ai.log import RecoveryNotAvailable, read_eval_log, recover_eval_log
@@ -152,40 +163,6 @@ def _earlier(location: str | None, folder: Path) -> EvalLog | None:
             whole = str(folder / Path(location).name)
             return recover_eval_log(location, output=whole, cleanup=False)
     return log
-
-
-def _first(run: Run, task: Task, model: Model, slots: int) -> EvalLog:
-    # Parts of the signature are unknown to type checkers.
-    inspect: Any = import_module("inspect_ai")
-    return _only(
-        inspect.eval(
-            task,
-            model=model,
-            limit=run.limit,
-            epochs=run.epochs,
-            max_samples=slots,
-            **run.settings,
-        )
-    )
-
-
-def _again(run: Run, earlier: EvalLog, slots: int) -> EvalLog:
-    """Resume a run from its log."""
-    inspect: Any = import_module("inspect_ai")
-    # With the limit and epochs of this call.
-    config = earlier.eval.config
-    config.limit, config.epochs = run.limit, run.epochs
-    # Read now: within its event loop Inspect would have nest_asyncio replace asyncio.run, whose
-    # loops then stay open in all of this process.
-    earlier.samples = list(earlier.samples or ())
-    return _only(inspect.eval_retry(earlier, max_samples=slots, **run.settings))
-
-
-def _only(logs: Sequence[EvalLog]) -> EvalLog:
-    if not logs:
-        # Inspect returns no logs after an interrupt.
-        raise KeyboardInterrupt
-    return logs[0]
 
 
 def _complete(earlier: EvalLog | None, plan: Plan) -> EvalLog | None:
@@ -229,19 +206,16 @@ def adaptive_task(
     """
     from inspect_ai._util.error import PrerequisiteError
 
-    try:
-        return _made(task, {"bank": bank, **options}, dict(task_args or {}))
-    except EvalStatsError as error:
-        # Inspect shows this error as a message, without a traceback.
-        raise PrerequisiteError(str(error)) from error
-
-
-def _made(name: str, options: dict[str, Any], arguments: dict[str, Any]) -> Task:
     from evalstats_plugin.adapters.inspect_ai.adaptive.asking import AdaptiveStopping
     from evalstats_plugin.adaptive.plan import Plan
 
-    stopping = AdaptiveStopping(Plan.of(options), arguments)
-    inner = _loaded(name, arguments)
+    arguments = dict(task_args or {})
+    try:
+        stopping = AdaptiveStopping(Plan.of({"bank": bank, **options}), arguments)
+        inner = _loaded(task, arguments)
+    except EvalStatsError as error:
+        # Inspect shows this error as a message, without a traceback.
+        raise PrerequisiteError(str(error)) from error
     constants = import_module("inspect_ai._eval.task.constants")
     # With default arguments, as Inspect logs them.
     stopping.task_args = dict(getattr(inner, constants.TASK_ALL_PARAMS_ATTR, arguments))

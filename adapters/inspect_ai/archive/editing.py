@@ -108,8 +108,7 @@ def local_copy(path: Path) -> Generator[Original, None, None]:
         try:
             _store(path).get_file(_key(path), str(file))
         except OSError as error:
-            msg = f"{path} cannot be read ({error})"
-            raise LogError(msg) from error
+            raise LogError(f"{path} cannot be read ({error})") from error
         yield Original(file, seen)
 
 

@@ -167,18 +167,16 @@ def check_version(version: int, path: Path) -> None:
     newest: int = load_inspect().EvalLog.model_fields["version"].default
     if version > newest:
         installed = f"the installed inspect_ai reads up to {newest}"
-        msg = f"{path} has log format {version}, {installed}{_LATER}"
-        raise LogError(msg)
+        raise LogError(f"{path} has log format {version}, {installed}{_LATER}")
 
 
 def check_size(size: int, limit: int, what: str, path: Path) -> None:
     """Raise `LogError` if something is larger than its limit."""
     if size > limit:
-        msg = (
+        raise LogError(
             f"{path}: {what} has {size / 1e6:.0f} MB unpacked, more than {limit / 1e6:.0f} MB; "
             "it may be a trap"
         )
-        raise LogError(msg)
 
 
 def check_member(member: ZipInfo, limit: int, path: Path) -> None:

@@ -79,11 +79,10 @@ def refuse_unwritable(log: EvalLog, path: Path) -> None:
     installed = version("inspect_ai")
     # Inspect drops unknown fields when it writes a header.
     if _release(written_by) > _release(installed):
-        msg = (
+        raise WriteError(
             f"{path} was written by inspect_ai {written_by}, newer than the installed {installed}, "
             "which would drop what it does not know; upgrade inspect_ai first"
         )
-        raise WriteError(msg)
 
 
 def _release(text: str) -> tuple[int, ...]:
@@ -171,22 +170,15 @@ def write_header(
 
 
 def _write(header: bytes, file: Path, form: Form, path: Path) -> None:
-    if form == "json":
-        file.write_bytes(header)
-        return
-    samples = _samples_in(file)
-    _replace(file, header)
-    if _samples_in(file) != samples:
-        msg = f"{path}: samples got lost as the header was written; the log was left as it was"
-        raise WriteError(msg)
-
-
-def _replace(file: Path, content: bytes) -> None:
-    """Replace the header of an archive, with the old one's date and compression.
+    """Replace the header; in an archive with the old one's date and compression.
 
     Inspect would leave the old header in the file as dead bytes: a log of 15 kB grew to 577 kB in
     120 rounds of annotating and stripping. Here it is overwritten if it is the last member.
     """
+    if form == "json":
+        file.write_bytes(header)
+        return
+    samples = _samples_in(file)
     # Opened here, because `ZipFile(name, "a")` begins an empty archive if it cannot open the file.
     with file.open("r+b") as stream, ZipFile(stream, "a") as archive:
         last = max(archive.filelist, key=lambda member: member.header_offset, default=None)
@@ -194,7 +186,10 @@ def _replace(file: Path, content: bytes) -> None:
         archive.filelist = [m for m in archive.filelist if m.filename != HEADER]
         if old is last:
             archive.start_dir = old.header_offset
-        archive.writestr(member_like(old), content)
+        archive.writestr(member_like(old), header)
+    if _samples_in(file) != samples:
+        msg = f"{path}: samples got lost as the header was written; the log was left as it was"
+        raise WriteError(msg)
 
 
 def _samples_in(file: Path) -> dict[str, tuple[int, int]]:
@@ -222,32 +217,24 @@ def merged(logged: Any, before: Any, after: Any) -> Any:
     >>> merged({"b": 1, "old": 2}, {"b": 1, "default": 0}, {"new": 3, "b": 1, "default": 0})
     {'new': 3, 'b': 1, 'old': 2}
     """
-    values: tuple[Any, Any, Any] = (logged, before, after)
-    if all(isinstance(value, dict) for value in values):
-        return _merged_objects(*values)
-    if all(isinstance(value, list) for value in values) and len(logged) == len(before):
+    versions: tuple[Any, Any, Any] = (logged, before, after)
+    if all(isinstance(value, list) for value in versions) and len(logged) == len(before):
         shared = min(len(before), len(after))
         if len(before) == len(after) or before[:shared] == after[:shared]:
             # The edit changed elements, or the list's end.
             return [*map(merged, logged[:shared], before, after), *after[shared:]]
-    return logged if before == after else after
-
-
-def _merged_objects(
-    logged: dict[str, Any], before: dict[str, Any], after: dict[str, Any]
-) -> dict[str, Any]:
-    """Merge objects: keep what Inspect drops, and leave out the defaults it fills in."""
-    values_of_old: dict[str, Any] = {}
+    if not all(isinstance(value, dict) for value in versions):
+        return logged if before == after else after
+    # What Inspect drops is kept, and the defaults that it fills in are left out.
+    kept: dict[str, Any] = {}
     for key, value in logged.items():
         if key in before and key in after:
-            values_of_old[key] = merged(value, before[key], after[key])
+            kept[key] = merged(value, before[key], after[key])
         elif key in after or key not in before:
-            values_of_old[key] = after.get(key, value)
+            kept[key] = after.get(key, value)
     added = {k: v for k, v in after.items() if k not in logged and (k, v) not in before.items()}
-    values = values_of_old | added
-    return {
-        key: values[key] for key in _in_order(list(values_of_old), list(before), list(after), added)
-    }
+    values = kept | added
+    return {key: values[key] for key in _in_order(list(kept), list(before), list(after), added)}
 
 
 def _in_order(

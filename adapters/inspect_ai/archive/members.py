@@ -53,18 +53,14 @@ def would_change(file: Path, form: Form, edit: Edit) -> bool:
             samples: list[Sample] = from_bytes(file.read_bytes()).get("samples") or []
             return any(edit(sample) != sample for sample in samples)
     with guard.parsing(file), _opened(file) as log:
-        names = set(log.namelist())
-        summaries = [n for n in names if n.startswith(_SUMMARIES)]
-        parts = summaries or [n for n in names if n.startswith(SAMPLES)]
-        return any(edit(s) != s for name in parts for s in _parsed(name, log))
-
-
-def _parsed(name: str, log: ZipFile) -> Iterator[Sample]:
-    info = log.getinfo(name)
-    if name.startswith(SAMPLES):
-        yield from_bytes(_content(log, info))
-    else:
-        yield from elements(_blocks(log, info))
+        # Of several members with one name the last one counts.
+        live = log.NameToInfo.items()
+        summaries = [info for name, info in live if name.startswith(_SUMMARIES)]
+        if summaries:
+            each = (s for info in summaries for s in elements(_blocks(log, info)))
+        else:
+            each = (from_bytes(_content(log, i)) for name, i in live if name.startswith(SAMPLES))
+        return any(edit(sample) != sample for sample in each)
 
 
 def rewrite(file: Path, target: Path, form: Form, edit: Edit) -> None:
@@ -211,16 +207,14 @@ def elements(blocks: Iterable[bytes]) -> Iterator[Any]:
             yield value
             place, before = end, _BEFORE_NEXT
         elif is_all:
-            msg = "no list in JSON, or one that was cut off"
-            raise ValueError(msg)
+            raise ValueError("no list in JSON, or one that was cut off")
         else:
             # At the end of the text at hand even a number may go on.
             rest = text[place:]
             text, place = _longer(rest, texts), 0
             is_all = len(text) == len(rest)
     if text[match.end() :] or any(part.strip(" \t\n\r") for part in texts):
-        msg = "a list in JSON, and more behind it"
-        raise ValueError(msg)
+        raise ValueError("a list in JSON, and more behind it")
 
 
 def _longer(text: str, more: Iterator[str]) -> str:

@@ -157,17 +157,12 @@ def _read_header(archive: Archive) -> EvalLog:
         try:
             return inspect.read_eval_log(copy, header_only=True)
         except Exception:
+            with ZipFile(copy) as log:
+                name = guard.HEADER if guard.HEADER in log.NameToInfo else guard.START
+                version: Any = json.loads(log.read(name)).get("version")
             # Of a log in a later format its version says more than what Inspect misses in it.
-            guard.check_version(version_in(copy), archive.path)
+            guard.check_version(version if isinstance(version, int) else 0, archive.path)
             raise
-
-
-def version_in(log: str) -> int:
-    """Return the schema version of a log with its header only."""
-    with ZipFile(log) as archive:
-        name = guard.HEADER if guard.HEADER in archive.NameToInfo else guard.START
-        version: Any = json.loads(archive.read(name)).get("version")
-    return version if isinstance(version, int) else 0
 
 
 def _read_samples(archive: Archive, log: EvalLog, fields: Fields) -> list[LoggedSample]:
@@ -180,11 +175,10 @@ def _read_samples(archive: Archive, log: EvalLog, fields: Fields) -> list[Logged
             if not samples and not archive.sample_members and not archive.is_chunked:
                 return []
         if archive.is_chunked:
-            msg = (
+            raise LogError(
                 f"{archive.path} keeps its samples in pieces, which inspect_ai cannot read yet, "
                 "and its summaries do not tell enough; write it again with 'inspect log convert'"
             )
-            raise LogError(msg)
         return [from_sample(sample, fields) for sample in _from_archive(archive, EXCLUDED)]
 
 
@@ -205,31 +199,27 @@ def slim(fields: Collection[str]) -> Callable[[Any], Any]:
     A summary of another shape is left as it is; Inspect then reports the error.
     """
     kept = {f for field in fields for f in (field, field.partition(".")[0])}
-    every = EVERY in kept
+    left_out = _LEFT_OUT if COSTS in fields else (*_USAGE, *_LEFT_OUT)
 
     def edit(summary: object) -> object:
         if not isinstance(summary, dict):
             return summary
         document = cast("dict[str, Any]", summary)
-        _slim_one(document, None if every else kept, costs=COSTS in fields)
+        for key in left_out:
+            document.pop(key, None)
+        metadata = document.get("metadata")
+        if isinstance(metadata, dict) and EVERY not in kept:
+            values = cast("dict[str, Any]", metadata)
+            document["metadata"] = {k: v for k, v in values.items() if k in kept}
+        scores = document.get("scores")
+        if isinstance(scores, dict):
+            for score in cast("dict[str, Any]", scores).values():
+                if isinstance(score, dict):
+                    for key in _LEFT_OUT_OF_SCORES:
+                        cast("dict[str, Any]", score).pop(key, None)
         return document
 
     return edit
-
-
-def _slim_one(summary: dict[str, Any], kept: set[str] | None, *, costs: bool) -> None:
-    for key in _LEFT_OUT if costs else (*_USAGE, *_LEFT_OUT):
-        summary.pop(key, None)
-    metadata = summary.get("metadata")
-    if isinstance(metadata, dict) and kept is not None:
-        fields = cast("dict[str, Any]", metadata)
-        summary["metadata"] = {k: v for k, v in fields.items() if k in kept}
-    scores = summary.get("scores")
-    if isinstance(scores, dict):
-        for score in cast("dict[str, Any]", scores).values():
-            if isinstance(score, dict):
-                for key in _LEFT_OUT_OF_SCORES:
-                    cast("dict[str, Any]", score).pop(key, None)
 
 
 def _from_archive(
@@ -258,20 +248,6 @@ class Archive:
         self._members = self._zip.NameToInfo
 
     @property
-    def header_members(self) -> list[ZipInfo]:
-        """The header, or the journal that replaces it until a run has ended."""
-        if guard.HEADER in self._members:
-            return [self._members[guard.HEADER]]
-        return [m for n, m in self._members.items() if n == guard.START or n.startswith(_CONFIG)]
-
-    @property
-    def summary_members(self) -> list[ZipInfo]:
-        """The summaries of all samples, or the journal of summaries."""
-        if guard.SUMMARIES in self._members:
-            return [self._members[guard.SUMMARIES]]
-        return [m for n, m in self._members.items() if n.startswith(guard.JOURNAL)]
-
-    @property
     def sample_members(self) -> list[ZipInfo]:
         """The samples that are not stored in pieces."""
         return [
@@ -285,23 +261,22 @@ class Archive:
         """Whether some samples are stored in pieces, which Inspect itself cannot read yet."""
         return any(n.startswith(guard.SAMPLES) and n.endswith(_CHUNKED) for n in self._members)
 
-    @contextmanager
-    def header(self) -> Generator[str, None, None]:
+    def header(self) -> AbstractContextManager[str]:
         """Give a temporary log that holds only the header."""
-        with self._copied({}) as log:
-            yield log
+        return self._copied({})
 
     def summaries(self, edit: Edit) -> Iterator[AbstractContextManager[str]]:
         """Give temporary logs, each with a part of the summaries, which are edited."""
-        members = self.summary_members
-        total = sum(m.file_size for m in members)
+        whole = self._members.get(guard.SUMMARIES)
+        journal = [m for n, m in self._members.items() if n.startswith(guard.JOURNAL)]
+        total = sum(m.file_size for m in (journal if whole is None else [whole]))
         guard.check_size(total, guard.MAX_SUMMARIES, "summaries", self.path)
-        if guard.SUMMARIES in self._members:
-            for part in in_parts(map(edit, self._elements(*members)), _PART):
+        if whole is not None:
+            for part in in_parts(map(edit, self._elements(whole)), _PART):
                 yield self._copied({}, edited={guard.SUMMARIES: part})
-        elif members:
+        elif journal:
             # All in one log, because Inspect finds out whether one of a journal is missing.
-            edited = {m.filename: [*map(edit, self._elements(m))] for m in members}
+            edited = {m.filename: [*map(edit, self._elements(m))] for m in journal}
             yield self._copied({}, edited=edited)
 
     def _elements(self, member: ZipInfo) -> Iterator[Any]:
@@ -319,25 +294,28 @@ class Archive:
                 continue
             guard.check_size(member.file_size, guard.MAX_SAMPLE, member.filename, self.path)
             if batch and size + member.file_size > _BATCH:
-                yield self._copied(batch, guard.MAX_SAMPLE)
+                yield self._copied(batch)
                 batch, size = {}, 0
             batch[member.filename] = member
             size += member.file_size
         if batch:
-            yield self._copied(batch, guard.MAX_SAMPLE)
+            yield self._copied(batch)
 
     @contextmanager
     def _copied(
-        self,
-        members: dict[str, ZipInfo],
-        limit: int = 0,
-        edited: Mapping[str, object] | None = None,
+        self, samples: dict[str, ZipInfo], edited: Mapping[str, object] | None = None
     ) -> Generator[str, None, None]:
+        if guard.HEADER in self._members:
+            header = [self._members[guard.HEADER]]
+        else:
+            # The journal that replaces it until a run has ended.
+            names = [n for n in self._members if n == guard.START or n.startswith(_CONFIG)]
+            header = [self._members[n] for n in names]
         with scratch_folder() as folder:
             log = folder / "log.eval"
             with ZipFile(log, "w", ZIP_STORED) as target:
-                self._copy(self.header_members, target, guard.MAX_HEADER)
-                self._copy(members.values(), target, limit)
+                self._copy(header, target, guard.MAX_HEADER)
+                self._copy(samples.values(), target, guard.MAX_SAMPLE)
                 for name, value in (edited or {}).items():
                     target.writestr(name, to_bytes(value))
             yield str(log)

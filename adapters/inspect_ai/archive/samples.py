@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import nan
 from typing import TYPE_CHECKING, Any
 
@@ -83,13 +83,15 @@ class LoggedSample:
 
 def from_summary(summary: EvalSampleSummary, fields: Collection[str]) -> LoggedSample:
     """Return what a summary says about its sample."""
+    choices = summary.choices or []
+    several = not isinstance(summary.target, str) and len(summary.target) > 1
     return LoggedSample(
         item=printable_name(str(summary.id)),
         raw_id=summary.id,
         epoch=summary.epoch,
         question=question_hash(summary),
-        prompt=prompt_hash(summary),
-        chance=chance_of(summary),
+        prompt=_hashed([_input_text(summary), choices])[:16],
+        chance=1 / len(choices) if len(choices) > 1 and not several else nan,
         scores={name: score.value for name, score in (summary.scores or {}).items()},
         fields=_fields(summary.metadata, fields),
         failed=summary.error is not None,
@@ -100,20 +102,21 @@ def from_summary(summary: EvalSampleSummary, fields: Collection[str]) -> LoggedS
 
 def from_sample(sample: EvalSample, fields: Collection[str]) -> LoggedSample:
     """Return what a sample says about itself."""
-    summary = sample.summary()
-    return LoggedSample(
-        item=printable_name(str(sample.id)),
-        raw_id=sample.id,
-        epoch=sample.epoch,
-        question=question_hash(summary),
-        prompt=prompt_hash(summary),
-        chance=chance_of(summary),
+    kept = _fields(sample.metadata, fields)
+    # Those such as ``scores.judge.answer``.
+    beside = [name for name in fields if name.startswith(SCORES)]
+    if beside:
+        scores = {
+            name: {"answer": s.answer, "explanation": s.explanation, "metadata": s.metadata}
+            for name, s in (sample.scores or {}).items()
+        }
+        kept |= _fields({"scores": scores}, beside)
+    # A summary shortens the texts of scores and metadata.
+    return replace(
+        from_summary(sample.summary(), fields),
         scores={name: score.value for name, score in (sample.scores or {}).items()},
-        fields=_fields(sample.metadata, fields) | _score_fields(sample, fields),
-        failed=sample.error is not None,
+        fields=kept,
         invalidated=sample.invalidation is not None,
-        limit=summary.limit or "",
-        usage=summary if COSTS in fields else None,
     )
 
 
@@ -121,18 +124,6 @@ def _fields(metadata: Mapping[str, Any], fields: Collection[str]) -> dict[str, s
     whole = dict.fromkeys(metadata, "") if EVERY in fields else dict[str, str]()
     values = whole | {name: field_of(metadata, name) for name in fields}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _score_fields(sample: EvalSample, fields: Collection[str]) -> dict[str, str]:
-    """Return the requested fields such as ``scores.judge.answer``."""
-    wanted = [name for name in fields if name.startswith(SCORES)]
-    if not wanted:
-        return {}
-    scores = {
-        name: {"answer": s.answer, "explanation": s.explanation, "metadata": s.metadata}
-        for name, s in (sample.scores or {}).items()
-    }
-    return _fields({"scores": scores}, wanted)
 
 
 def costs_of(sample: LoggedSample, model: str, same_in_roles: Collection[str]) -> dict[str, float]:
@@ -169,18 +160,6 @@ def question_hash(summary: EvalSampleSummary) -> str:
     target = [summary.target] if isinstance(summary.target, str) else summary.target
     right = sorted(_choice_text(t, choices) for t in target)
     return HASH_KIND + _hashed([_input_text(summary), sorted(choices), right])
-
-
-def prompt_hash(summary: EvalSampleSummary) -> str:
-    """Return a hash of input and choices in the order in which a model saw them."""
-    return _hashed([_input_text(summary), summary.choices or []])[:16]
-
-
-def chance_of(summary: EvalSampleSummary) -> float:
-    """Return the probability that a choice at random is right; NaN without choices."""
-    n = len(summary.choices or ())
-    several = not isinstance(summary.target, str) and len(summary.target) > 1
-    return 1 / n if n > 1 and not several else nan
 
 
 def _hashed(asked: list[Any]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.adapters.lm_eval.layout import load_results
+from evalstats_plugin.adapters.lm_eval.layout import load_results, section
 from evalstats_plugin.adapters.lm_eval.run_harness import check_harness, quiet_harness
 from evalstats_plugin.cli.adapt import options
 from evalstats_plugin.cli.shell.options import command, takes, under
@@ -105,6 +105,8 @@ def lm_eval(*, asked: LmEvalOptions, output: Output) -> None:
     same command again to go on with a test that was stopped.
     """
     from evalstats_plugin.adapters.lm_eval.adaptive import run
+    from evalstats_plugin.adapters.lm_eval.reader import model_identity
+    from evalstats_plugin.adaptive.records import RECORD
     from evalstats_plugin.logs.annotating import annotate
 
     name = options.name_of(asked, ("model", "model_args", "tasks", "bank", *_ASKING))
@@ -114,7 +116,10 @@ def lm_eval(*, asked: LmEvalOptions, output: Output) -> None:
     with quiet_harness():
         check_harness()
         model = _model(asked)
-        names = _names(asked.tasks)
+        names = [name.strip() for name in asked.tasks.split(",") if name.strip()]
+        if not names:
+            msg = f"--tasks {asked.tasks!r} names no task"
+            raise SelectionError(f"{msg}: write it like --tasks arc_easy,mmlu")
         metadata = {**model.arguments, **run.arguments_of(asked.metadata)}
         tasks = run.Tasks.load(names, asked.include_path, metadata)
         rounds = run.Rounds(tasks, plan, model)
@@ -133,14 +138,9 @@ def lm_eval(*, asked: LmEvalOptions, output: Output) -> None:
                 echo(f"{kept}: the same command goes on from there", err=True)
             raise
         rounds.close(done=asked.state is None)
-    _show(asked, output, written)
-
-
-def _names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise SelectionError(f"--tasks {text!r} names no task: write it like --tasks arc_easy,mmlu")
-    return names
+    data = load_results(LogFile(written)) or {}
+    shown = (model_identity(data)[0], ", ".join(data["configs"]), str(written))
+    options.show_test(asked, output, section(data, RECORD), shown)
 
 
 def _model(asked: LmEvalOptions) -> Model:
@@ -163,13 +163,3 @@ def _model(asked: LmEvalOptions) -> Model:
         asking={name: given.get(name, getattr(asked, name)) for name in _ASKING},
         scoring={name: getattr(asked, name) for name in _SCORING},
     )
-
-
-def _show(asked: LmEvalOptions, output: Output, written: Path) -> None:
-    from evalstats_plugin.adapters.lm_eval.adaptive.run import found_in
-    from evalstats_plugin.adapters.lm_eval.reader import model_identity
-
-    data = load_results(LogFile(written)) or {}
-    task = ", ".join(data["configs"])
-    names = (model_identity(data)[0], task, str(written))
-    options.show_test(asked, output, found_in(data) or {}, names)

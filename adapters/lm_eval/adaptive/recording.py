@@ -89,13 +89,13 @@ class Recording:
 
         def recorded(requests: list[Any], **given: Any) -> list[Any]:
             places = _places(kind, requests, row_of)
-            new = [i for i, place in enumerate(places) if place not in self._known]
+            pairs = list(zip(places, requests, strict=True))
+            new = [(place, request) for place, request in pairs if place not in self._known]
             if new:
-                replies = ask([requests[i] for i in new], **{**given, **silent})
-                made = zip((requests[i] for i in new), replies, strict=True)
-                kept = [_reply(request.args, reply) for request, reply in made]
-                self._add(dict(zip((places[i] for i in new), kept, strict=True)))
-            return [self._take(place, r) for place, r in zip(places, requests, strict=True)]
+                replies = ask([request for _, request in new], **{**given, **silent})
+                made = zip(new, replies, strict=True)
+                self._add({place: _reply(request.args, reply) for (place, request), reply in made})
+            return [self._take(place, request) for place, request in pairs]
 
         return recorded
 
@@ -116,7 +116,14 @@ class Recording:
         ]
         # The first replies write the head too.
         head = "" if self._begun else self._head
-        self._append(head + "".join(line + "\n" for line in lines))
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(head + "".join(line + "\n" for line in lines))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise WriteError(f"{self.path} cannot be written ({error.strerror})") from error
         self._begun = True
         self._known.update(replies)
 
@@ -133,33 +140,20 @@ class Recording:
             msg = f"{self.path} holds no replies of this model to these tasks"
             raise LogError(f"{msg}: name another state file, or remove both")
         for number, line in enumerate(whole[1:], 2):
-            self._read_line(number, line)
+            try:
+                record = json.loads(line)
+                place = Place(*(record[name] for name in Place._fields))
+                arguments = None if record["arguments"] is None else tuple(record["arguments"])
+                reply: Any = record["reply"]
+                if isinstance(reply, list):  # (log-likelihood, greedy), a tuple
+                    reply = tuple(cast("list[Any]", reply))
+                self._known[place] = Reply(record["asked"], arguments, reply)
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                msg = f"{self.path}, line {number}, holds no reply of a model"
+                raise LogError(f"{msg}: remove the file to ask anew") from error
         if whole != lines:
             write_bytes(self.path, "".join(whole).encode(), over=revision(self.path))
         self._begun = bool(whole)
-
-    def _read_line(self, number: int, line: str) -> None:
-        try:
-            record = json.loads(line)
-            place = Place(*(record[name] for name in Place._fields))
-            arguments = None if record["arguments"] is None else tuple(record["arguments"])
-            reply: Any = record["reply"]
-            if isinstance(reply, list):  # (log-likelihood, greedy), a tuple
-                reply = tuple(cast("list[Any]", reply))
-            self._known[place] = Reply(record["asked"], arguments, reply)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            msg = f"{self.path}, line {number}, holds no reply of a model"
-            raise LogError(f"{msg}: remove the file to ask anew") from error
-
-    def _append(self, text: str) -> None:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise WriteError(f"{self.path} cannot be written ({error.strerror})") from error
 
 
 def _places(kind: str, requests: list[Any], row_of: RowOf) -> list[Place]:

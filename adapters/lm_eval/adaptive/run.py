@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from evalstats_plugin.adapters.lm_eval.adaptive.recording import Recording
-from evalstats_plugin.adapters.lm_eval.layout import samples_path, section
+from evalstats_plugin.adapters.lm_eval.layout import samples_path
 from evalstats_plugin.adapters.lm_eval.reader import read_results
 from evalstats_plugin.adapters.lm_eval.run_harness import harness, saved_by
 from evalstats_plugin.adaptive.bank import ItemBank
@@ -74,11 +74,6 @@ class Model:
             raise EvalStatsError(f"{msg}: start one, and spread the model over devices instead")
         return made
 
-    def described(self) -> str:
-        """Describe, as JSON, everything that the model's replies depend on."""
-        identity = [self.name, dict(self.arguments), dict(self.asking)]
-        return json.dumps(identity, sort_keys=True, default=str)
-
 
 class Rounds:
     """An adaptive test of one model on some tasks.
@@ -104,8 +99,10 @@ class Rounds:
         bank = plan.load()
         unsafe = bool(model.scoring.get("confirm_run_unsafe_code"))
         tasks.check(bank, plan.metrics(bank), unsafe_code=unsafe)
+        # What replies depend on.
+        identity = [model.name, dict(model.arguments), dict(model.asking)]
         about = {
-            "model": model.described(),
+            "model": json.dumps(identity, sort_keys=True, default=str),
             "task": ", ".join(tasks.by_name),
             "task settings": tasks.fingerprint(),
         }
@@ -169,7 +166,17 @@ class Rounds:
         tracker.save_results_aggregated(results=results, samples=samples)
         for task in results["configs"]:
             tracker.save_results_samples(task_name=task, samples=samples[task])
-        return _written(tracker, output, results)
+        # lm-eval hides errors in saving.
+        path = saved_by(tracker)
+        if path is None:
+            raise WriteError(f"lm-eval wrote no results file to {output}; the replies are kept")
+        missing = [
+            task for task in results["configs"] if not samples_path(path, task, results).exists()
+        ]
+        if missing:
+            msg = f"lm-eval wrote no samples file of {few(missing)} beside {path}"
+            raise WriteError(f"{msg}; the replies are kept")
+        return path
 
     def close(self, *, done: bool = False) -> None:
         """Release the state file for other runs; remove it and the replies if all is done."""
@@ -253,20 +260,6 @@ def _without_environment() -> Generator[None, None, None]:
     finally:
         for name, function in own.items():
             setattr(evaluator, name, function)
-
-
-def _written(tracker: Any, output: Path, results: Mapping[str, Any]) -> Path:
-    """Return the results file; raise if a file is missing, as lm-eval hides errors in saving."""
-    path = saved_by(tracker)
-    if path is None:
-        raise WriteError(f"lm-eval wrote no results file to {output}; the replies are kept")
-    missing = [
-        task for task in results["configs"] if not samples_path(path, task, results).exists()
-    ]
-    if missing:
-        msg = f"lm-eval wrote no samples file of {few(missing)} beside {path}"
-        raise WriteError(f"{msg}; the replies are kept")
-    return path
 
 
 @dataclass(frozen=True)
@@ -364,11 +357,15 @@ class Documents:
         last = len(self.documents) - 1
         self._by_place = last < 1 or next(iter(self._walk(samples=[last])))[0] == 0
         task.doc_iterator = self._iterate
-        if _draws_examples(task):
-            self._draw = task.sampler.sample
+        # Where it draws its few-shot examples in lm-eval's default way.
+        api = harness("api.task").ConfigurableTask
+        plain = getattr(task.__class__, "fewshot_context", None) is api.fewshot_context
+        sampler: Any = getattr(task, "sampler", None)
+        if plain and sampler.__class__ is harness("api.samplers").ContextSampler:
+            self._draw = sampler.sample
             self._examples: list[Any] = []
             self._next = 0
-            task.sampler.sample = self._sample
+            sampler.sample = self._sample
 
     def row_of(self, doc_id: int) -> int:
         """Return the row of a document, from a request of the current round."""
@@ -405,14 +402,6 @@ class Documents:
         return self._examples[row]
 
 
-def _draws_examples(task: Any) -> bool:
-    """Whether a task draws its few-shot examples in lm-eval's default way."""
-    api = harness("api.task").ConfigurableTask
-    plain = getattr(task.__class__, "fewshot_context", None) is api.fewshot_context
-    sampler: Any = getattr(task, "sampler", None)
-    return plain and sampler.__class__ is harness("api.samplers").ContextSampler
-
-
 def matched(bank: ItemBank, documents: Mapping[str, Documents]) -> ItemBank:
     """Return the bank's items that are documents of these tasks; raises as `ItemBank.matched`."""
     owners: list[str] = []
@@ -435,8 +424,3 @@ def arguments_of(text: str) -> dict[str, Any]:
     except ValueError as error:
         msg = f"{text!r} is neither name=value, with commas between, nor an object in JSON"
         raise SelectionError(f"{msg} ({error})") from error
-
-
-def found_in(results: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the record of an adaptive test in results, None if there is none."""
-    return dict(section(results, RECORD)) or None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import click
 
@@ -121,9 +121,9 @@ def rescore(ctx: click.Context, paths: tuple[str, ...], *, asked: RescoreOptions
     without: list[SelectionError] = []
     for log in logs:
         try:
-            scored = _rescore(log, asked)
-            rows += scored.rows
-            limits.add(scored.enforced)
+            changed, enforced = _rescore(log, asked)
+            rows += changed
+            limits.add(enforced)
         except NoSuchTaskError as error:
             # No error if another log has the task.
             without.append(error)
@@ -141,15 +141,8 @@ def rescore(ctx: click.Context, paths: tuple[str, ...], *, asked: RescoreOptions
     ctx.exit(1 if failures else 0)
 
 
-class _Scored(NamedTuple):
-    """What scoring a run changed, and what the code that did it was kept from."""
-
-    rows: list[dict[str, Any]]
-    enforced: str
-
-
-def _rescore(log: Path, asked: RescoreOptions) -> _Scored:
-    """Score one run and write it."""
+def _rescore(log: Path, asked: RescoreOptions) -> tuple[list[dict[str, Any]], str]:
+    """Score one run and write it; return the changes, and what the code was kept from."""
     old = load_results(LogFile(log)) or {}
     output = Path(asked.output)
     place = place_for(log, old, output)
@@ -171,7 +164,7 @@ def _rescore(log: Path, asked: RescoreOptions) -> _Scored:
         echo_message("note", note)
     about = {"source": str(log), "output": str(place)}
     rows = [about | change for change in made["changes"]]
-    return _Scored(rows, _OWN_CODE if asked.include_path else done.enforced(output))
+    return rows, _OWN_CODE if asked.include_path else done.enforced(output)
 
 
 def _scored_into(place: Path, log: Path, asked: RescoreOptions) -> dict[str, Any]:
@@ -280,27 +273,24 @@ def place_for(source: Path, results: Mapping[str, Any], output: Path) -> Path:
 def write_run(rescored: Mapping[str, Any], stamp: str, place: Path) -> list[Path]:
     """Write the samples files, then the results file, to a new folder; return their paths."""
     results = {key: value for key, value in rescored.items() if key != "samples"}
-    files = [
-        _write_samples(task, samples, stamp, place) for task, samples in rescored["samples"].items()
-    ]
+    files: list[Path] = []
+    for task, samples in rescored["samples"].items():
+        path = place.with_name(path_part(f"samples_{task}_{stamp}.jsonl", "the samples file"))
+        # A path that ends in .json makes lm-eval write into the folder itself.
+        tracker = harness("loggers").EvaluationTracker(output_path=str(place))
+        tracker.date_id = stamp
+        tracker.save_results_samples(task_name=task, samples=samples)
+        # It reports a failure in its log only.
+        written = path.read_bytes().count(b"\n") if path.exists() else 0
+        if written != len(samples):
+            said = f"lm-eval wrote {written} of {counted(len(samples), 'sample')}"
+            raise WriteError(f"{path}: {said}")
+        files.append(path)
     text = json.dumps(
         results, indent=2, default=harness("utils").handle_non_serializable, ensure_ascii=False
     )
     place.write_bytes(text.encode())
     return [*files, place]
-
-
-def _write_samples(task: str, samples: list[dict[str, Any]], stamp: str, place: Path) -> Path:
-    path = place.with_name(path_part(f"samples_{task}_{stamp}.jsonl", "the samples file"))
-    # A path that ends in .json makes lm-eval write into the folder itself.
-    tracker = harness("loggers").EvaluationTracker(output_path=str(place))
-    tracker.date_id = stamp
-    tracker.save_results_samples(task_name=task, samples=samples)
-    # It reports a failure in its log only.
-    written = path.read_bytes().count(b"\n") if path.exists() else 0
-    if written != len(samples):
-        raise WriteError(f"{path}: lm-eval wrote {written} of {counted(len(samples), 'sample')}")
-    return path
 
 
 def _print(rows: list[dict[str, Any]], form: str) -> None:
@@ -310,8 +300,12 @@ def _print(rows: list[dict[str, Any]], form: str) -> None:
         return
     for place in dict.fromkeys(row["output"] for row in rows):
         echo(place)
-        cells = [_cells(row) for row in rows if row["output"] == place]
-        cells.insert(0, ("task", "metric", "old", "", "new"))
+        cells = [("task", "metric", "old", "", "new")]
+        for row in rows:
+            if row["output"] != place:
+                continue
+            old, new = (_with_error(row[name], row[f"{name}_std_error"]) for name in ("old", "new"))
+            cells.append((row["task"], row["metric"], old, "=" if old == new else "→", new))
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         for line in cells:
             padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
@@ -322,11 +316,6 @@ def _number(value: Any) -> float | None:
     """Return a finite number, or None: lm-eval writes "N/A", and JSON has no NaN."""
     number = as_number(value)
     return None if number is None or not isfinite(number) else number
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    old, new = (_with_error(row[name], row[f"{name}_std_error"]) for name in ("old", "new"))
-    return row["task"], row["metric"], old, "=" if old == new else "→", new
 
 
 def _with_error(value: float | None, error: float | None) -> str:

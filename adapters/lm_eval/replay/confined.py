@@ -132,15 +132,11 @@ def confined(what: str | Path, work: Callable[[], Any], limits: Limits) -> Confi
         ours.close()
     if "value" in outcome:
         return Confined(**outcome)
-    raise _error(outcome["kind"], outcome["message"])
-
-
-def _error(kind: str, message: str) -> EvalStatsError:
     from evalstats_plugin.adapters.lm_eval.replay.model import NoSuchTaskError
 
     error_types = {NoSuchTaskError.__name__: NoSuchTaskError, **vars(errors)}
-    made: Any = error_types.get(kind, EvalStatsError)
-    return made(message)
+    error_type: Any = error_types.get(outcome["kind"], EvalStatsError)
+    raise error_type(outcome["message"])
 
 
 def _in_child(pipe: Connection, work: Callable[[], Any], limits: Limits) -> None:

@@ -84,7 +84,14 @@ def read_run(
     results = load_results(LogFile(results_path))
     if results is None:
         raise LogError(f"{results_path}: these are not results of lm-eval")
-    _check_dialect(results_path, results)
+    # 0.5 scores by other rules. It shows in the content: the logged version can be wrong.
+    for name, config in results["configs"].items():
+        steps = [step for pipe in config.get("filter_list") or () for step in pipe["filter"]]
+        if any("kwargs" in part for part in (*steps, *(config.get("metric_list") or ()))):
+            raise LogError(
+                f"{results_path}: task {name!r} is defined in the way of lm-eval 0.5; "
+                "only logs of 0.4 can be scored again"
+            )
     read = {name: _read_task(results_path, name, results) for name in _leaves(results, tasks)}
     partial = [f"{name} ({task.missing})" for name, task in read.items() if task.missing]
     if partial and not allow_partial:
@@ -93,20 +100,6 @@ def read_run(
             "whole files, or pass --allow-partial to score what is there"
         )
     return LoggedRun(results_path, results, read)
-
-
-def _check_dialect(path: Path, results: dict[str, Any]) -> None:
-    """Refuse task definitions of lm-eval 0.5, which scores by other rules.
-
-    They are recognised by content: the logged version number can be wrong.
-    """
-    for name, config in results["configs"].items():
-        steps = [step for pipe in config.get("filter_list") or () for step in pipe["filter"]]
-        if any("kwargs" in part for part in (*steps, *(config.get("metric_list") or ()))):
-            raise LogError(
-                f"{path}: task {name!r} is defined in the way of lm-eval 0.5; "
-                "only logs of 0.4 can be scored again"
-            )
 
 
 def _leaves(results: dict[str, Any], wanted: Sequence[str] | None) -> list[str]:
@@ -163,7 +156,14 @@ def _kept(path: Path, task: LoggedTask) -> Iterator[tuple[int, Any, Mapping[str,
             raise LogError(f"{where} is not a sample of lm-eval, which has {lacking}; {old}")
         yield number, doc_id, sample
         # After it was looked at: an item twice under one filter is refused there.
-        _add(task, positions, sample, where)
+        if doc_id not in positions:
+            positions[doc_id] = len(task.docs)
+            task.doc_ids.append(doc_id)
+            task.docs.append(sample["doc"])
+            task.arguments.append([tuple(asked.values()) for asked in sample["arguments"].values()])
+            task.responses.append(sample["resps"])
+        elif task.responses[positions[doc_id]] != sample["resps"]:
+            raise LogError(f"{where}: doc_id {doc_id} has other responses than on an earlier line")
 
 
 def _has_valid_types(sample: Mapping[str, Any]) -> bool:
@@ -172,22 +172,6 @@ def _has_valid_types(sample: Mapping[str, Any]) -> bool:
     typed = isinstance(sample["doc_id"], (int, str)) and isinstance(asked, Mapping)
     named = isinstance(sample.get("filter", ""), str)
     return typed and named and all(isinstance(a, Mapping) for a in asked.values())  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-
-
-def _add(
-    task: LoggedTask, positions: dict[Any, int], sample: Mapping[str, Any], where: str
-) -> None:
-    """Add a document; if it is there under another filter, check that its responses agree."""
-    doc_id = sample["doc_id"]
-    if doc_id in positions:
-        if task.responses[positions[doc_id]] != sample["resps"]:
-            raise LogError(f"{where}: doc_id {doc_id} has other responses than on an earlier line")
-        return
-    positions[doc_id] = len(task.docs)
-    task.doc_ids.append(doc_id)
-    task.docs.append(sample["doc"])
-    task.arguments.append([tuple(asked.values()) for asked in sample["arguments"].values()])
-    task.responses.append(sample["resps"])
 
 
 class Answers:
@@ -249,7 +233,14 @@ class Answers:
         asked = request.args
         if asked == logged:
             return
-        pairs = [(asked[0], logged[0], self._same_prompt(request, logged[0]))]
+        if request.request_type == "loglikelihood_rolling":
+            same_prompt = asked[0] == logged[0]
+        # The text before the question (description, examples) is not in the request.
+        elif self._templated:
+            same_prompt = asked[0].strip() in logged[0]
+        else:
+            same_prompt = logged[0].endswith(asked[0])
+        pairs = [(asked[0], logged[0], same_prompt)]
         if request.request_type == "loglikelihood":
             # lm-eval omits the delimiter where a chat template separates the turns.
             now, then = (t.lstrip() if self._templated else t for t in (asked[1], logged[1]))
@@ -260,13 +251,6 @@ class Answers:
                     f"{where}: the log answers {then[-80:]!r} and the task asks {now[-80:]!r}; "
                     "the task has changed since the run"
                 )
-
-    def _same_prompt(self, request: Any, logged: str) -> bool:
-        asked: str = request.args[0]
-        if request.request_type == "loglikelihood_rolling":
-            return asked == logged
-        # The text before the question (description, examples) is not in the request.
-        return asked.strip() in logged if self._templated else logged.endswith(asked)
 
 
 def replaying_model(answers: Answers) -> Any:

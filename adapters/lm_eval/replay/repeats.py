@@ -87,12 +87,15 @@ def _score_repeats(
         answers = [requests[0] for requests in logged.responses]
         scores: dict[str, tuple[FloatArray, NDArray[Any]]] = {}
         seen: list[list[str]] = []
+        place = {doc_id: i for i, doc_id in enumerate(logged.doc_ids)}
         for name, steps in _pipelines(built):
             own = {
                 r.metric.partition(",")[0]: r for r in responses if r.metric.endswith(f",{name}")
             }
             own = {metric: r for metric, r in own.items() if r.scores.size}
-            _check_scores(own, scorer.of_one(_apply(steps, answers, logged.docs)), logged.doc_ids)
+            left = _apply(steps, answers, logged.docs)
+            scored = [scorer.score(i, answer) for i, answer in enumerate(left)]
+            _check_scores(own, scored, place)
             each = [(f, step) for f, step in steps if f not in _CHOOSING]
             key = [repr(step) for _, step in each]
             if key in seen or not own or any(f not in _ANSWERWISE for f, _ in each):
@@ -100,7 +103,6 @@ def _score_repeats(
             seen.append(key)
             filtered = _apply(each, answers, logged.docs)
             of_each = scorer.of_each(filtered)
-            place = {doc_id: i for i, doc_id in enumerate(logged.doc_ids)}
             for metric, r in own.items():
                 if metric in of_each:
                     rows = [place[doc_id] for doc_id in r.item_ids.tolist()]
@@ -180,10 +182,6 @@ class _Scorer:
             }
         return self.known[key]
 
-    def of_one(self, answers: Sequence[Any]) -> list[dict[str, float]]:
-        """Score what a filter leaves of each item."""
-        return [self.score(i, answer) for i, answer in enumerate(answers)]
-
     def of_each(self, answers: Sequence[Sequence[Any]]) -> dict[str, FloatArray]:
         """Score every answer to each item; arrays have shape (M, R), NaN where there is none."""
         rows = [[self.score(i, answer) for answer in each] for i, each in enumerate(answers)]
@@ -197,10 +195,9 @@ class _Scorer:
 
 
 def _check_scores(
-    own: Mapping[str, Responses], scored: Sequence[Mapping[str, float]], doc_ids: Sequence[Any]
+    own: Mapping[str, Responses], scored: Sequence[Mapping[str, float]], place: Mapping[Any, int]
 ) -> None:
     """Raise if this lm-eval scores otherwise than that of the run."""
-    place = {doc_id: i for i, doc_id in enumerate(doc_ids)}
     for metric, r in own.items():
         now = [scored[place[doc_id]].get(metric, np.nan) for doc_id in r.item_ids.tolist()]
         if not np.allclose(now, r.scores[:, 0], rtol=1e-6, atol=1e-9, equal_nan=True):

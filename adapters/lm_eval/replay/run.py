@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from evalstats_plugin.adapters.lm_eval.layout import KEY
 from evalstats_plugin.adapters.lm_eval.replay.model import (
     Answers,
     LoggedRun,
@@ -86,7 +85,14 @@ def replay(
         bootstrap_iters = run.results["config"].get("bootstrap_iters", _DEFAULT_BOOTSTRAP_ITERS)
     answers = Answers(run.tasks, templated=run.templated)
     with blaming(run.path), sandboxed_templates():
-        built = _build(run, definitions, scoring)
+        built = {
+            name: build_task(run, task, definitions, scoring) for name, task in run.tasks.items()
+        }
+        generating = [task for task in built.values() if task.OUTPUT_TYPE == "generate_until"]
+        if scoring.filters is not None and not generating:
+            raise SelectionError(
+                f"filters take text apart, and no task here generates text: {', '.join(built)}"
+            )
         groups, notes = build_groups(run, built, definitions)
         scored = harness("evaluator").evaluate(
             lm=replaying_model(answers),
@@ -127,16 +133,6 @@ def blaming(what: str | Path) -> Generator[None, None, None]:
         raise LogError(f"{what}: scoring it broke with {type(error).__name__}: {error}") from error
 
 
-def _build(run: LoggedRun, definitions: Definitions, scoring: Scoring) -> dict[str, Any]:
-    built = {name: build_task(run, task, definitions, scoring) for name, task in run.tasks.items()}
-    generating = [name for name, task in built.items() if task.OUTPUT_TYPE == "generate_until"]
-    if scoring.filters is not None and not generating:
-        raise SelectionError(
-            f"filters take text apart, and no task here generates text: {', '.join(built)}"
-        )
-    return built
-
-
 def _as_logged(
     run: LoggedRun, scored: Mapping[str, Any], scoring: Scoring, notes: list[str]
 ) -> dict[str, Any]:
@@ -144,25 +140,41 @@ def _as_logged(
 
     Nothing computed from the old scores is kept: no standard error, group or interval.
     """
-    logged = run.results
-    samples = _with_logged_ids(run, scored["samples"])
+    logged, versions = run.results, run.results["versions"]
+    sizes: dict[str, Any] = logged.get("n-samples", {})
+    # So far the doc_id of a sample is its position in the log.
+    samples = {
+        name: [{**sample, "doc_id": run.tasks[name].doc_ids[sample["doc_id"]]} for sample in rows]
+        for name, rows in scored["samples"].items()
+    }
     kept = {*run.tasks, *scored["group_subtasks"]}
     new: dict[str, Any] = {
         "results": scored["results"],
         "groups": scored.get("groups"),
         "group_subtasks": scored["group_subtasks"],
         "configs": {name: _config(run, scored, name) for name in scored["configs"]},
-        "versions": _versions(run, scored),
+        # A group without a definition keeps its own.
+        "versions": {
+            name: version if name in run.tasks or version != "N/A" else versions.get(name, version)
+            for name, version in scored["versions"].items()
+        },
         "n-shot": {name: n for name, n in logged.get("n-shot", {}).items() if name in kept},
         "higher_is_better": scored["higher_is_better"],
-        "n-samples": _counts(run, scored),
+        # Only the log has the task's full size.
+        "n-samples": {
+            name: {**counts, "original": sizes.get(name, counts)["original"]}
+            for name, counts in scored["n-samples"].items()
+        },
         "task_hashes": _task_hashes(samples),
     }
-    whole = {key: new.get(key, value) for key, value in logged.items() if key != KEY} | new
+    whole = logged | new
     if whole["groups"] is None:
         del whole["groups"]
-    missing = {name: task.missing for name, task in run.tasks.items() if task.missing}
-    parts = [f"task {name!r} is scored in part: {text}" for name, text in missing.items()]
+    parts = [
+        f"task {task.name!r} is scored in part: {task.missing}"
+        for task in run.tasks.values()
+        if task.missing
+    ]
     whole[PROVENANCE] = {
         "source": run.path.name,
         "lm_eval_version": harness("").__version__,
@@ -171,16 +183,6 @@ def _as_logged(
         "notes": [*parts, *notes, *_version_notes(run, scored)],
     }
     return whole | {"samples": samples}
-
-
-def _with_logged_ids(
-    run: LoggedRun, samples: Mapping[str, list[dict[str, Any]]]
-) -> dict[str, list[dict[str, Any]]]:
-    """Give each sample the doc_id of the log; so far it has its position in the log."""
-    return {
-        name: [{**sample, "doc_id": run.tasks[name].doc_ids[sample["doc_id"]]} for sample in rows]
-        for name, rows in samples.items()
-    }
 
 
 def _config(run: LoggedRun, scored: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -192,15 +194,6 @@ def _config(run: LoggedRun, scored: Mapping[str, Any], name: str) -> dict[str, A
     return {key: value for key, value in config.items() if value is not None}
 
 
-def _versions(run: LoggedRun, scored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the versions of the tasks as scored; a group without a definition keeps its own."""
-    logged = run.results["versions"]
-    return {
-        name: version if name in run.tasks or version != "N/A" else logged.get(name, version)
-        for name, version in scored["versions"].items()
-    }
-
-
 def _version_notes(run: LoggedRun, scored: Mapping[str, Any]) -> list[str]:
     logged, now = run.results["versions"], scored["versions"]
     return [
@@ -209,15 +202,6 @@ def _version_notes(run: LoggedRun, scored: Mapping[str, Any]) -> list[str]:
         for name in run.tasks
         if str(logged.get(name)) != str(now[name])
     ]
-
-
-def _counts(run: LoggedRun, scored: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the number of documents; only the log has the task's full size ("original")."""
-    logged: dict[str, Any] = run.results.get("n-samples", {})
-    return {
-        name: {**counts, "original": logged.get(name, counts)["original"]}
-        for name, counts in scored["n-samples"].items()
-    }
 
 
 def _task_hashes(samples: Mapping[str, list[dict[str, Any]]]) -> dict[str, str]:

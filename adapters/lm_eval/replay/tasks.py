@@ -66,9 +66,6 @@ class LoggedDocs(Sequence[dict[str, Any]]):
     def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
         return deepcopy(self._docs[index])
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (deepcopy(doc) for doc in self._docs)
-
 
 class _AnySplit(dict[str, LoggedDocs]):
     """A dataset in which every split is the documents of the log."""
@@ -149,10 +146,11 @@ def build_task(run: LoggedRun, task: LoggedTask, definitions: Definitions, scori
     }
     if run.templated:
         config["gen_prefix"] = None
-    if scoring.filters is not None and _kind(config) == "generate_until":
+    kind: str = config.get("output_type", "generate_until")
+    if scoring.filters is not None and kind == "generate_until":
         config["filter_list"] = _filter_list(scoring.filters)
     if scoring.metrics is not None:
-        config["metric_list"] = _metric_list(config, scoring.metrics)
+        config["metric_list"] = _metric_list(config, kind, scoring.metrics)
     field_names = {field.name for field in fields(harness("config.task").TaskConfig)}
     built = harness("api.task").ConfigurableTask(
         config={key: value for key, value in config.items() if key in field_names}
@@ -215,10 +213,6 @@ def _lacks(recorded: Mapping[str, Any]) -> Iterator[str]:
             yield f"filter {pipeline['name']!r} has a Python class"
 
 
-def _kind(config: Mapping[str, Any]) -> str:
-    return config.get("output_type", "generate_until")
-
-
 def _is_function(value: Any) -> bool:
     return isinstance(value, str) and _FUNCTION.match(value) is not None
 
@@ -253,9 +247,11 @@ def _registered_metrics() -> Any:
     return harness("api.registry").metric_registry
 
 
-def _metric_list(config: Mapping[str, Any], metrics: Sequence[str]) -> list[dict[str, Any]]:
+def _metric_list(
+    config: Mapping[str, Any], kind: str, metrics: Sequence[str]
+) -> list[dict[str, Any]]:
     """Check the user's metrics: lm-eval would download an unknown one from the hub."""
-    name, kind = config["task"], _kind(config)
+    name = config["task"]
     if config.get("process_results") is not None:
         raise SelectionError(
             f"task {name!r} scores with its own process_results: no other metric can take its place"

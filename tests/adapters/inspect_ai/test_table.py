@@ -13,6 +13,8 @@ import pytest
 from evalstats_plugin.adapters.inspect_ai import reader
 from evalstats_plugin.adapters.inspect_ai.archive.samples import LoggedSample
 from evalstats_plugin.adapters.inspect_ai.estimands import Logged
+from evalstats_plugin.data.measure import Measure
+from evalstats_plugin.data.responses import Provenance, Selection
 from evalstats_plugin.errors import LogError
 
 NAN = math.nan
@@ -163,25 +165,19 @@ def test_items_and_header_are_compared(
 def test_sizes_of_the_whole_are_told_where_a_part_was_run() -> None:
     """A limit that was set, and items that are gone; nothing of runs that ended otherwise."""
     table = _table([_sample(k, e) for k in range(3) for e in (1, 2)])
+    base = {"measure": Measure(task="t", metric="m"), "provenance": Provenance()}
 
-    assert [reader._population(_log(size=n), table) for n in (2, 3, 4, None)] == [
-        None,
-        None,
-        4,
-        None,
-    ]
-    assert reader._population(_log(size=4, status="error"), table) is None
-    assert reader._population(_log(size=4, stops=["x"]), table) is None
-    assert [reader._n_cut(_log(total=n, epochs=2), table) for n in (4, 6, 7, 8, 10)] == [
-        0,
-        0,
-        0,
-        1,
-        2,
-    ]
-    assert reader._n_cut(_log(total=5), table) == 2
-    assert reader._n_cut(_log(total=8, epochs=2, status="error"), table) == 0
-    assert reader._n_cut(_log(total=8, epochs=2, stops=["x"]), table) == 0
+    def sizes(**log: Any) -> tuple[int | None, int]:
+        fields, _ = reader._items(_log(**log), (), table, Selection(), base)
+        return fields["measure"].population, fields["measure"].n_cut
+
+    assert [sizes(size=n) for n in (2, 3, 4, None)] == [(None, 0), (None, 0), (4, 0), (None, 0)]
+    assert sizes(size=4, status="error") == sizes(size=4, stops=["x"]) == (None, 0)
+    totals = (4, 6, 7, 8, 10)
+    assert [sizes(total=n, epochs=2)[1] for n in totals] == [0, 0, 0, 1, 2]
+    assert sizes(total=5) == (None, 2)
+    assert sizes(total=8, epochs=2, status="error") == (None, 0)
+    assert sizes(total=8, epochs=2, stops=["x"]) == (None, 0)
     assert reader._incomplete_note(_log([1, 2], status="error"), 1).endswith(
         "'error'): 1 of 2 items"
     )

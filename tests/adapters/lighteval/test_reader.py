@@ -220,8 +220,11 @@ def test_a_metric_that_is_no_mean_has_a_reason(tmp_path: Path) -> None:
     file.write_text(json.dumps(results))
     [row] = intervals(read(file, task="gsm8k", metric="em"))
 
-    assert (row.estimate, row.low) == (0.123, None)
-    assert row.notes == ("not averaged: the mean of its items, 0.35, is not the value",)
+    assert (row.estimate, row.method) == (0.123, "t")
+    assert row.notes == (
+        "not averaged: the mean of its items, 0.35, is not the value",
+        "limits from the logged standard error alone",
+    )
 
 
 @pytest.mark.parametrize(
@@ -393,7 +396,7 @@ def test_values_that_are_no_numbers_are_not_logged(tmp_path: Path) -> None:
     assert by_name[TASKS[0], "em"].logged_std_error is None
     assert by_name[TASKS[0], "f1"].logged is None
     assert by_name[TASKS[1], "em"].logged == 1.0
-    assert by_name[TASKS[1], "em"].notes == ("mismatch: 1.0 was logged, the items give 0.25",)
+    assert by_name[TASKS[1], "em"].notes == ("mismatch: 1 was logged, the items give 0.25",)
     assert by_name[TASKS[1], "f1"].logged is None
 
 

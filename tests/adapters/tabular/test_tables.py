@@ -165,7 +165,8 @@ def test_file_name_is_the_model_where_no_column_names_it(table: Table) -> None:
 
     assert matrix.models == ("model_a", "model_b")
     assert matrix.scores[:, :, 0].tolist() == [[1, 0, 1], [1, 1, 1]]
-    assert "no column says the model: 'model_a' is used" in found.responses[0].notes
+    assert found.responses[0].model == "model_a"
+    assert "no column says the model: the file's name is used" in found.responses[0].notes
 
 
 def test_a_column_with_a_similar_name_is_suggested(table: Table) -> None:
@@ -527,7 +528,7 @@ def test_values_without_items_are_read_with_the_interval_that_they_allow(tmp_pat
     exact = intervals(read(_items(tmp_path / "items.csv", 30, 40)))[0]
 
     assert (right.n_items, right.estimate, right.low) == (40, 0.75, exact.low)
-    assert "taken for 30 of 40 answers right, and none in part" in right.notes
+    assert "taken for right and wrong answers, and none in part" in right.notes
     assert (in_part.estimate, in_part.low) == (0.612, None)
     for text, message in (
         ("model,accuracy,n\na,0.5,10\na,0.6,10\n", "are all of model 'a'.*name the column of item"),
@@ -536,6 +537,20 @@ def test_values_without_items_are_read_with_the_interval_that_they_allow(tmp_pat
         file.write_text(text)
         with pytest.raises(DesignError, match=message):
             read(file)
+
+
+def test_settings_tell_apart_the_runs_of_one_model(table: Table) -> None:
+    """Only where an item would be there twice; the slices' field among them is no tag then."""
+    rows = [f"a,{t},q{k},{int(k < t)},x" for t in (1, 2) for k in range(3)]
+    path = table("model,temperature,item,score,topic", *rows)
+    alone = table("model,temperature,item,score,topic", *rows[:3], name="alone.csv")
+
+    assert _scores(read(path)) == {
+        ("a (temperature=1)", "t", "score"): [[1], [0], [0]],
+        ("a (temperature=2)", "t", "score"): [[1], [1], [0]],
+    }
+    assert [r.tags is None for r in read(path, by="topic")] == [False, False]
+    assert [r.model for r in read(alone)] == ["a"]
 
 
 def _items(file: Path, right: int, n: int) -> Path:
