@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstats_plugin.data.inputs import ResponsesLike, as_responses, in_memory
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
@@ -28,7 +27,11 @@ def joined(responses: ResponsesLike) -> ResponseMatrix | ResponseStore:
     given = as_responses(responses)
     if isinstance(given, ResponseSet):
         return ability_matrix(given)
-    return usable_items(given) if isinstance(given, ResponseMatrix) else _checked(given)
+    if isinstance(given, ResponseMatrix):
+        return usable_items(given)
+    if notes := _not_used(given.measures):
+        raise _nothing_usable(notes)
+    return given
 
 
 def matrix_of(responses: ResponsesLike) -> ResponseMatrix:
@@ -50,7 +53,15 @@ def ability_matrix(responses: ResponseSet) -> ResponseMatrix:
         There are no scores, or all are the same.
     """
     used, notes = some_usable(responses.responses)
-    _check_one_metric(used)
+    of_task, several = metrics_of_tasks(used)
+    if several:
+        tasks_with = Counter(name for names in of_task.values() for name in names)
+        example = tasks_with.most_common(1)[0][0]
+        raise SelectionError(
+            f"a scale of ability takes one metric of each task, and {len(several)} "
+            f"{'task has' if len(several) == 1 else 'tasks have'} several: {few(several)}; choose "
+            f"with --metric, such as --metric {example!r} (in Python: metric=)"
+        )
     matrix = replace(responses, responses=tuple(used)).matrix()
     return scored_part(replace(matrix, notes=(*matrix.notes, *notes)))
 
@@ -98,12 +109,6 @@ def usable_items(matrix: ResponseMatrix) -> ResponseMatrix:
     return replace(part, measures=measures, notes=(*matrix.notes, *notes))
 
 
-def _checked(store: ResponseStore) -> ResponseStore:
-    if notes := _not_used(store.measures):
-        raise _nothing_usable(notes)
-    return store
-
-
 def _nothing_usable(notes: Sequence[str]) -> DesignError:
     """Return the error where no scores can be used, for these reasons."""
     return DesignError(f"no scores can be used ({'; '.join(notes)}): choose other metrics or tasks")
@@ -141,20 +146,6 @@ def metrics_of_tasks(responses: Iterable[Responses]) -> tuple[dict[str, list[str
     return of_task, [f"{t} ({', '.join(names)})" for t, names in of_task.items() if len(names) > 1]
 
 
-def _check_one_metric(responses: Sequence[Responses]) -> None:
-    of_task, several = metrics_of_tasks(responses)
-    if not several:
-        return
-    tasks_with = Counter(name for names in of_task.values() for name in names)
-    example = tasks_with.most_common(1)[0][0]
-    msg = (
-        f"a scale of ability takes one metric of each task, and {len(several)} "
-        f"{'task has' if len(several) == 1 else 'tasks have'} several: {few(several)}; choose with "
-        f"--metric, such as --metric {example!r} (in Python: metric=)"
-    )
-    raise SelectionError(msg)
-
-
 def scored_part(matrix: ResponseMatrix) -> ResponseMatrix:
     """Leave out items and models without any score, with a note.
 
@@ -163,7 +154,7 @@ def scored_part(matrix: ResponseMatrix) -> ResponseMatrix:
     DesignError
         Every score is the same.
     """
-    epochs: NDArray[np.int64] = (~np.isnan(matrix.scores)).sum(axis=2, dtype=np.int64)
+    epochs: IntArray = (~np.isnan(matrix.scores)).sum(axis=2, dtype=np.int64)
     items, models = epochs.sum(axis=0) > 0, epochs.sum(axis=1) > 0
     notes = list(matrix.notes)
     if not items.all():
@@ -176,12 +167,11 @@ def scored_part(matrix: ResponseMatrix) -> ResponseMatrix:
     kept = submatrix(matrix, np.flatnonzero(models), np.flatnonzero(items))
     observed = kept.scores[~np.isnan(kept.scores)]
     if len(observed) and len(kept.models) > 1 and observed.min() == observed.max():
-        msg = (
+        raise DesignError(
             f"every score is {observed[0]:g} ({counted(len(kept.models), 'model')}, "
             f"{counted(len(kept.item_ids), 'item')}): nothing tells these models apart: add items "
             "or models"
         )
-        raise DesignError(msg)
     return replace(kept, notes=tuple(notes))
 
 
@@ -203,11 +193,10 @@ def guessing_of(matrix: ResponseMatrix | ResponseStore, guessing: Guessing) -> F
     if isinstance(guessing, str):
         stated = None if isinstance(matrix, ResponseStore) else matrix.chance
         if stated is None:
-            msg = (
+            raise SelectionError(
                 "these logs do not say how many choices an item has: give the chance of guessing, "
                 "such as 0.25 with four choices"
             )
-            raise SelectionError(msg)
         chance = np.nan_to_num(stated)
     elif isinstance(guessing, Mapping):
         tasks = matrix.tasks.astype(str)
@@ -224,11 +213,10 @@ def guessing_of(matrix: ResponseMatrix | ResponseStore, guessing: Guessing) -> F
     chance = np.broadcast_to(chance, (m,)).copy()
     wrong = ~((chance >= 0) & (chance < 1))
     if wrong.any():
-        msg = (
+        raise SelectionError(
             f"a chance of guessing of {chance[wrong][0]:g} is not in [0, 1): pass 1 / choices, "
             "such as 0.25"
         )
-        raise SelectionError(msg)
     return chance if chance.any() else None
 
 

@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstats_plugin.data.inputs import ResponsesLike
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
@@ -34,14 +33,14 @@ from evalstats_plugin.irt.model.scale import (
 )
 from evalstats_plugin.irt.rows import Abilities, abilities
 from evalstats_plugin.runtime.lazy import need_torch
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.streams import child, seed_for, stream
 
 if TYPE_CHECKING:
     from evalstats_plugin.irt.estimators.item_population import Kind
     from evalstats_plugin.irt.estimators.items_integrated import ItemsIntegratedFit
-    from evalstats_plugin.irt.estimators.refits import Bootstrap, BootstrapOptions
+    from evalstats_plugin.irt.estimators.refits import Bootstrap
     from evalstats_plugin.irt.model.data import Counts
 
 
@@ -106,11 +105,28 @@ def bootstrap_abilities(
     ends, (lowest, highest) = fit.endless, fit.limits(level)
     told = np.isfinite(refits.covariance.diagonal())
     whole = told[ends == 0].all()
+    notes = [
+        f"intervals are percentiles of {n_resamples:,} refits to {OVER[over]}; what the estimator "
+        "gets wrong every time they do not show"
+    ]
+    if over == "models":
+        notes.append("a model's ability varies only where it was drawn; items vary as models do")
+    elif not whole:
+        notes.append(
+            "too few refits have all abilities finite: differences take them as independent"
+        )
+    errors: dict[str, Any] = {}
+    for name in ("difficulty", "discrimination") if refits.difficulty is not None else ():
+        error = getattr(refits, name).std_error
+        if over in ("items", "clusters"):
+            # An item keeps its own answers: its posterior varies too, not only its mean.
+            error = np.hypot(error, getattr(fit, f"{name}_std_error"))
+        errors[f"{name}_std_error"] = error
     resampled = replace(
         fit,
         ability_covariance=refits.covariance if whole else np.diag(spread**2),
-        **_items(fit, refits, over),
-        notes=(*fit.notes, *refits.notes, *_notes(over, n_resamples, whole=bool(whole))),
+        **errors,
+        notes=(*fit.notes, *refits.notes, *notes),
     )
     results = abilities(resampled, matrix, **shown)
     limits = {
@@ -149,63 +165,52 @@ def _refitted(
     rng: np.random.Generator,
 ) -> Bootstrap:
     """Refit: from the first fit where the estimator can, else each time from nothing."""
-    from evalstats_plugin.irt.estimators.refits import Drawn, Refitted, bootstrap
+    from evalstats_plugin.irt.estimators import refits
 
-    options = _options(over, n_resamples, level)
+    if over not in OVER:
+        raise SelectionError(no_such("bootstrap", over, OVER, ", ".join(OVER)))
+    check_level(level)
+    if n_resamples * (1 - level) / 2 < 1:
+        least = int(np.ceil(2 / (1 - level)))
+        msg = f"{n_resamples} resamples are too few for limits at this level: take {least} or more"
+        raise DesignError(msg)
+    what: Any = "items" if over == "clusters" else over
+    options = refits.BootstrapOptions(over=what, n_resamples=n_resamples, confidence_level=level)
     clusters = _clusters(matrix) if over == "clusters" else None
     chance = fit.predict(plug_in=True)
     if fit.estimator == "mml-items":
-        return _from_fit(fit, counts, options, rng, chance=chance, clusters=clusters)
+        # From the first fit, those models that take part in it.
+        counts, inner, again, kind = _integrated(fit, counts)
+        refitter = refits.items_refitter(counts, again, kind, options.over)
+        drawn = refits.bootstrap(
+            refitter, counts, Curves.of(fit), options, rng, chance=chance[inner], clusters=clusters,
+            dispersion=again.dispersion,
+        )  # fmt: skip
+        n = len(fit.models)
+        covariance = np.full((n, n), np.nan)
+        covariance[np.ix_(inner, inner)] = drawn.covariance
+        ability: dict[str, FloatArray] = {}
+        for name, values in drawn.ability._asdict().items():
+            ability[name] = np.full((*values.shape[:-1], n), np.nan)
+            ability[name][..., inner] = values
+        return drawn._replace(ability=refits.Quantity(**ability), covariance=covariance)
     how = _same_model(fit)
     how = replace(how, std_errors=False) if isinstance(how, MmlOptions) else how
     n, m = counts.right.shape
     chosen = choose(fit.item_model, fit.estimator, (n, m), how)
 
-    def fitted(drawn: Drawn) -> Refitted:
+    def fitted(drawn: refits.Drawn) -> refits.Refitted:
         part = submatrix(matrix, drawn.models, drawn.items)
         again = fit_counts(part, drawn.of(counts), fit.item_model, chosen, rng)
-        return Refitted(cast("IRTFit", again).ability, Curves.of(cast("IRTFit", again)))
+        return refits.Refitted(cast("IRTFit", again).ability, Curves.of(cast("IRTFit", again)))
 
-    return bootstrap(
+    return refits.bootstrap(
         fitted, counts, Curves.of(fit), options, rng, chance=chance, clusters=clusters,
-        dispersion=_dispersion(fit), here=True,
+        dispersion=float(fit.hyperparameters.get("dispersion", 1.0)), here=True,
     )  # fmt: skip
 
 
-def _from_fit(
-    fit: IRTFit,
-    counts: Counts,
-    options: BootstrapOptions,
-    rng: np.random.Generator,
-    *,
-    chance: FloatArray,
-    clusters: NDArray[np.int64] | None,
-) -> Bootstrap:
-    """Refit with items integrated out, those models that take part in the fit."""
-    from evalstats_plugin.irt.estimators.refits import bootstrap, items_refitter
-
-    counts, inner, again, kind = _integrated(fit, counts)
-    refitter = items_refitter(counts, again, kind, options.over)
-    drawn = bootstrap(
-        refitter, counts, Curves.of(fit), options, rng, chance=chance[inner], clusters=clusters,
-        dispersion=_dispersion(fit),
-    )  # fmt: skip
-    n = len(fit.models)
-    covariance = np.full((n, n), np.nan)
-    covariance[np.ix_(inner, inner)] = drawn.covariance
-
-    def full(values: FloatArray) -> FloatArray:
-        whole = np.full((*values.shape[:-1], n), np.nan)
-        whole[..., inner] = values
-        return whole
-
-    ability = drawn.ability._replace(**{k: full(v) for k, v in drawn.ability._asdict().items()})
-    return drawn._replace(ability=ability, covariance=covariance)
-
-
-def _integrated(
-    fit: IRTFit, counts: Counts
-) -> tuple[Counts, NDArray[np.int64], ItemsIntegratedFit, Kind]:
+def _integrated(fit: IRTFit, counts: Counts) -> tuple[Counts, IntArray, ItemsIntegratedFit, Kind]:
     """Answers and places of the models that take part, and the fit on its estimator's scale."""
     from evalstats_plugin.irt.estimators.items_integrated import items_integrated, taking_part
     from evalstats_plugin.irt.model.arrays import as_array
@@ -218,74 +223,20 @@ def _integrated(
     return part, as_array(inner).astype(np.int64), again, kind
 
 
-def _dispersion(fit: IRTFit) -> float:
-    """How much scores vary, as a share of right and wrong answers; 1 where that is not known."""
-    return float(fit.hyperparameters.get("dispersion", 1.0))
-
-
 def _same_model(fit: IRTFit) -> FitOptions:
     """Options that fit the same model again."""
     return ESTIMATORS[fit.estimator].options(**fit.diagnostics.get("options", {}))
 
 
-def _options(over: str, n_resamples: int, level: float) -> BootstrapOptions:
-    from evalstats_plugin.irt.estimators.refits import BootstrapOptions
-
-    if over not in OVER:
-        raise SelectionError(no_such("bootstrap", over, OVER, ", ".join(OVER)))
-    check_level(level)
-    if n_resamples * (1 - level) / 2 < 1:
-        least = int(np.ceil(2 / (1 - level)))
-        msg = f"{n_resamples} resamples are too few for limits at this level: take {least} or more"
-        raise DesignError(msg)
-    return BootstrapOptions(
-        over=cast("Any", "items" if over == "clusters" else over),
-        n_resamples=n_resamples,
-        confidence_level=level,
-    )
-
-
-def _clusters(matrix: ResponseMatrix) -> NDArray[np.int64]:
+def _clusters(matrix: ResponseMatrix) -> IntArray:
     """Number the clusters of items; an item without one is a cluster of its own."""
     names = None if matrix.clusters is None else matrix.clusters.astype(str)
     if names is None or not (names != "").any():
-        msg = "no item has a cluster: name the field that holds it (--cluster)"
-        raise SelectionError(msg)
+        raise SelectionError("no item has a cluster: name the field that holds it (--cluster)")
     places = np.arange(len(names)).astype(str)
     alone = np.where(names == "", np.char.add("\0", places), "")
     keys = np.char.add(np.char.add(matrix.tasks.astype(str), "\1"), np.char.add(names, alone))
     return np.unique(keys, return_inverse=True)[1].astype(np.int64)
-
-
-def _items(fit: IRTFit, refits: Any, over: str) -> dict[str, Any]:
-    """Standard errors of the items, if the estimator has items.
-
-    Where items or their clusters are drawn an item keeps its own answers: its variance is that of
-    its posterior plus that of its posterior mean between refits.
-    """
-    if refits.difficulty is None:
-        return {}
-    errors = {name: getattr(refits, name).std_error for name in ("difficulty", "discrimination")}
-    if over in ("items", "clusters"):
-        errors = {
-            name: np.hypot(between, getattr(fit, f"{name}_std_error"))
-            for name, between in errors.items()
-        }
-    return {f"{name}_std_error": error for name, error in errors.items()}
-
-
-def _notes(over: str, n_resamples: int, *, whole: bool) -> Sequence[str]:
-    notes = [
-        f"intervals are percentiles of {n_resamples:,} refits to {OVER[over]}; what the estimator "
-        "gets wrong every time they do not show"
-    ]
-    if over == "models":
-        notes.append("a model's ability varies only where it was drawn; items vary as models do")
-    elif not whole:
-        notes.append(
-            "too few refits have all abilities finite: differences take them as independent"
-        )
-    return notes
 
 
 RECIPES: Mapping[str, str] = MappingProxyType(
@@ -452,11 +403,8 @@ class _Recipes:
                 self.fit, self.matrix, self.counts, name, self.n_resamples, self.level,
                 child(stream(self.seed, "resamples of recipes"), name),
             ).ability  # fmt: skip
-            ends, limits = self.fit.endless, self.fit.limits(self.level)
-            low, high = (
-                np.where(ends == 0, drawn, limit)
-                for drawn, limit in zip((refits.low, refits.high), limits, strict=True)
-            )
+            (low, high), limited = self.fit.limits(self.level), self.fit.endless == 0
+            low, high = np.where(limited, refits.low, low), np.where(limited, refits.high, high)
             return self.fit.ability, low, high, refits.std_error
         if name.startswith("mcmc"):
             kind = "hdi" if name == "mcmc-hdi" else "percentile"
@@ -489,8 +437,7 @@ class _Recipes:
             unit = self.fit.hyperparameters.get("link", {}).get("slope", 1.0)
             return np.asarray(unit * cast("Any", again).ability_std_error)
         if self.fit.estimator != "mml-items" or self.fit.guessing.any():
-            msg = "a sandwich is of estimators mml-items, without guessing, and mml"
-            raise SelectionError(msg)
+            raise SelectionError("a sandwich is of estimators mml-items, without guessing, and mml")
         part, inner, again, kind = _integrated(self.fit, self.counts)
         clusters = None
         if self.matrix.clusters is not None:
@@ -499,15 +446,13 @@ class _Recipes:
         covariance = np.full((len(self.fit.models),) * 2, np.nan)
         covariance[np.ix_(inner, inner)] = as_array(sandwich(part, again, kind, clusters))
         trials = as_array(self.counts.trials)
-        return np.sqrt(
-            counted_from_zero(self.fit, trials, covariance, item_errors=False).diagonal()
-        )
+        total = counted_from_zero(self.fit, trials, covariance, item_errors=False)
+        return np.sqrt(total.diagonal())
 
     def _posterior(self, estimator: str, options: Any, seed: int) -> IRTFit:
         """Fit a posterior, unless it was fitted before."""
         if self.fit.item_model not in ("rasch", "2pl") or self.fit.guessing.any():
-            msg = "posteriors are of item models rasch and 2pl, without guessing"
-            raise SelectionError(msg)
+            raise SelectionError("posteriors are of item models rasch and 2pl, without guessing")
         key = f"{estimator} {options} {seed}"
         if key not in self.made:
             self.made[key] = fit_irt(

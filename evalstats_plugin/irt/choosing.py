@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
@@ -130,7 +131,13 @@ def choose_model(
         raise SelectionError(f"no candidate is named: choose of {', '.join(CANDIDATES)}")
     names = [name for name in CANDIDATES if name in names]
     need_torch("item response models")
-    matrix = _as_shares(matrix) if count else matrix
+    if count:
+        low, high = float(np.nanmin(matrix.scores)), float(np.nanmax(matrix.scores))
+        if (low < 0 or high > 1) and 0 < high - low < np.inf:
+            # Brought to [0, 1], so that each candidate predicts the same numbers.
+            note = f"scores from {low:g} to {high:g} are taken as shares of that way, from 0 to 1"
+            scores = (matrix.scores - low) / (high - low)
+            matrix = replace(matrix, scores=scores, notes=(*matrix.notes, note))
     tried = list[_Tried]()
     for k, name in enumerate(names, 1):
         report_progress("candidate", k, len(names))
@@ -156,21 +163,10 @@ def _number_of_levels(matrix: ResponseMatrix) -> int:
     return count if count <= MOST_LEVELS else 0
 
 
-def _as_shares(matrix: ResponseMatrix) -> ResponseMatrix:
-    """Bring scores outside [0, 1] to it, so that each candidate predicts the same numbers."""
-    low, high = float(np.nanmin(matrix.scores)), float(np.nanmax(matrix.scores))
-    if (low >= 0 and high <= 1) or not 0 < high - low < np.inf:
-        return matrix
-    note = f"scores from {low:g} to {high:g} are taken as shares of that way, from 0 to 1"
-    scores = (matrix.scores - low) / (high - low)
-    return replace(matrix, scores=scores, notes=(*matrix.notes, note))
-
-
 class _Tried(NamedTuple):
     """A candidate with its losses by item: sums of losses and numbers of answers, (M,) each."""
 
     name: str
-    fit: Any
     loss: FloatArray
     answers: FloatArray
     row: Candidate
@@ -208,22 +204,24 @@ def _tried(matrix: ResponseMatrix, name: str, seeds: Sequence[int], device: str)
     if not count.any():
         raise DesignError("no answer is held out: there are too few: add models or items")
     fit: Any = fit_irt(matrix, item_model, estimator, options=options, rng=0, device=device)
-    about = _about(fit, name, n, m)
-    mean = float(loss.sum() / count.sum())
+    rmsea = None
+    if item_model != "factor" and fit.estimator == "mml":
+        with suppress(DesignError):
+            rmsea = finite(m2(fit, matrix).rmsea)
     row = Candidate(
         item_model=name,
         estimator=fit.estimator,
-        log_loss=finite(mean),
+        log_loss=finite(float(loss.sum() / count.sum())),
         log_loss_std_error=finite(float(cluster_moments(loss, count).cr1)),
         worse_by=None,
         worse_by_std_error=None,
-        rmsea=_rmsea(fit, matrix),
+        rmsea=rmsea,
         largest_q3=_largest_q3(fit, matrix),
         converged=fit.diagnostics.get("converged"),
         chosen=False,
-        **about,
+        **_about(fit, name, n, m),
     )
-    return _Tried(name, fit, loss, count, row)
+    return _Tried(name, loss, count, row)
 
 
 def _about(fit: Any, name: str, n: int, m: int) -> dict[str, Any]:
@@ -247,15 +245,6 @@ def _about(fit: Any, name: str, n: int, m: int) -> dict[str, Any]:
         "aic": finite(2 * k - 2 * log_likelihood),
         "bic": finite(k * float(np.log(size)) - 2 * log_likelihood),
     }
-
-
-def _rmsea(fit: Any, matrix: ResponseMatrix) -> float | None:
-    if fit.item_model == "factor" or fit.estimator != "mml":
-        return None
-    try:
-        return finite(m2(fit, matrix).rmsea)
-    except DesignError:
-        return None
 
 
 def _largest_q3(fit: Any, matrix: ResponseMatrix) -> float | None:
@@ -325,7 +314,7 @@ def _notes(tried: list[_Tried]) -> tuple[str, ...]:
             f"log-likelihoods of {' and '.join(ORDERED_MODELS)} are of levels, those of the others "
             "of expected scores: AIC and BIC compare candidates of one kind only"
         )
-    if any(candidate.fit.estimator == "mml" for candidate in tried):
+    if any(candidate.row.estimator == "mml" for candidate in tried):
         notes.append(
             "AIC and BIC count every item parameter, though an item prior holds them: they are too "
             "strict on models with many"

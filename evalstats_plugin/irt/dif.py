@@ -22,9 +22,9 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results, finite, records
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.irt.answers import matrix_of, short_metric
-from evalstats_plugin.irt.fit_statistics import cells_of, check_level
+from evalstats_plugin.irt.fit_statistics import Cells, cells_of, check_level
 from evalstats_plugin.irt.model.fit import IRTFit
-from evalstats_plugin.stats.arrays import FloatArray, steady
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, steady
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.multiplicity import holm
 
@@ -179,15 +179,25 @@ def dif(
         Fewer than 2 models in either group.
     """
     check_level(confidence_level)
-    data, notes = _data(fit, matrix, focal)
+    for name in focal:
+        if name not in matrix.models:
+            raise SelectionError(no_such("model", name, matrix.models, few(matrix.models)))
+    group = np.isin(matrix.models, list(focal))
+    sizes = int(group.sum()), int((~group).sum())
+    if min(sizes) < 2:
+        msg = f"{sizes[0]} focal and {sizes[1]} other models are too few: name 2 or more of each"
+        raise DesignError(msg)
+    notes: list[str] = []
+    if min(sizes) < _FEW:
+        notes.append(f"only {min(sizes)} models in one group: large differences alone can be found")
+    cells = cells_of(fit, matrix)
     anchor = np.ones(len(matrix.item_ids), dtype=bool)
     tried: set[bytes] = set()
     while True:
-        test = _by_regression(data, anchor)
-        p_adjusted = holm(test.p_value)
+        log_odds, std_error, p_value = _by_regression(cells, group, anchor)
         tried.add(anchor.tobytes())
         # Unadjusted p-values: an anchor item with DIF does harm, a sound one left out hardly any.
-        clean = ~(test.p_value <= 1 - confidence_level)
+        clean = ~(p_value <= 1 - confidence_level)
         if not purify or clean.tobytes() in tried or len(tried) >= _ROUNDS:
             break
         if not clean.any():
@@ -197,10 +207,10 @@ def dif(
     return DIF(
         item_ids=matrix.item_ids,
         tasks=matrix.tasks,
-        log_odds=test.log_odds,
-        std_error=test.std_error,
-        p_value=test.p_value,
-        p_adjusted=p_adjusted,
+        log_odds=log_odds,
+        std_error=std_error,
+        p_value=p_value,
+        p_adjusted=holm(p_value),
         anchor=anchor,
         confidence_level=confidence_level,
         notes=tuple(notes),
@@ -219,7 +229,7 @@ class DIF:
     p_value: FloatArray
     """Two-sided, for no difference."""
     p_adjusted: FloatArray
-    anchor: NDArray[np.bool_]
+    anchor: BoolArray
     """Items on which models were matched: those without sign of DIF, if purified."""
     confidence_level: float
     notes: tuple[str, ...] = ()
@@ -230,7 +240,7 @@ class DIF:
         return ETS_SCALE * self.log_odds
 
     @property
-    def flagged(self) -> NDArray[np.bool_]:
+    def flagged(self) -> BoolArray:
         """Whether each item has significant DIF, adjusted for all items."""
         return self.p_adjusted <= 1 - self.confidence_level
 
@@ -243,84 +253,43 @@ class DIF:
         return np.where(negligible, "A", np.where(large, "C", "B"))
 
 
-class _Data(NamedTuple):
-    right: FloatArray
-    trials: FloatArray
-    score: FloatArray
-    """Mean of the epochs, or the prediction where the cell is missing."""
-    focal: NDArray[np.bool_]
-
-
-class _Test(NamedTuple):
-    log_odds: FloatArray
-    std_error: FloatArray
-    p_value: FloatArray
-
-
-def _data(fit: IRTFit, matrix: ResponseMatrix, focal: Sequence[str]) -> tuple[_Data, list[str]]:
-    for name in focal:
-        if name not in matrix.models:
-            raise SelectionError(no_such("model", name, matrix.models, few(matrix.models)))
-    group = np.isin(matrix.models, list(focal))
-    sizes = int(group.sum()), int((~group).sum())
-    if min(sizes) < 2:
-        msg = f"{sizes[0]} focal and {sizes[1]} other models are too few: name 2 or more of each"
-        raise DesignError(msg)
-    notes: list[str] = []
-    if min(sizes) < _FEW:
-        notes.append(f"only {min(sizes)} models in one group: large differences alone can be found")
-    cells = cells_of(fit, matrix)
-    answered = cells.trials > 0
-    score = np.where(answered, cells.right / np.maximum(cells.trials, 1), cells.probability)
-    return _Data(cells.right, cells.trials, score, group), notes
-
-
-def _matching(data: _Data, anchor: NDArray[np.bool_]) -> FloatArray:
-    """Share of right answers of each model, (N, M), on the anchor items and the item itself.
-
-    Without the item itself, groups that differ in ability would seem to differ on sound items.
-    """
-    total = data.score @ anchor.astype(np.float64)
-    added = ~anchor
-    return (total[:, None] + added * data.score + 0.5) / (anchor.sum() + added + 1)
-
-
-def _by_regression(data: _Data, anchor: NDArray[np.bool_]) -> _Test:
-    ability = special.logit(_matching(data, anchor)).T
-    n, m = data.right.shape
+def _by_regression(cells: Cells, focal: BoolArray, anchor: BoolArray) -> list[FloatArray]:
+    """Log odds ratios of the items, their errors and p-values, (M,) each."""
+    right, trials = cells.right, cells.trials
+    # A prediction stands for a cell that is missing.
+    score = np.where(trials > 0, right / np.maximum(trials, 1), cells.probability)
+    # Matched on the item itself too: else groups that differ in ability would seem to differ on
+    # sound items.
+    total, added = score @ anchor.astype(np.float64), ~anchor
+    share = (total[:, None] + added * score + 0.5) / (anchor.sum() + added + 1)
+    ability = special.logit(share).T
+    n, m = right.shape
     step = max(_BLOCK // n, 1)
-    parts: list[_Test] = []
+    parts: list[tuple[FloatArray, ...]] = []
     for start in range(0, m, step):
         at = slice(start, start + step)
-        right, trials = data.right[:, at].T, data.trials[:, at].T
+        hits, tried = right[:, at].T, trials[:, at].T
         # Centred at the models of the item, so that the intercept is not extreme.
-        weight = trials.sum(axis=1, keepdims=True)
-        level = ability[at] - (ability[at] * trials).sum(axis=1, keepdims=True) / np.maximum(
-            weight, 1
-        )
-        group = np.broadcast_to(data.focal.astype(np.float64), level.shape)
+        weight = np.maximum(tried.sum(axis=1, keepdims=True), 1)
+        level = ability[at] - (ability[at] * tried).sum(axis=1, keepdims=True) / weight
+        group = np.broadcast_to(focal.astype(np.float64), level.shape)
         columns = np.stack([np.ones_like(level), level, group], axis=-1)
         full, null = (
-            firth_logistic(columns, right, trials, np.array([True, True, with_group]))
+            firth_logistic(columns, hits, tried, np.array([True, True, with_group]))
             for with_group in (True, False)
         )
         ratio = np.maximum(2 * (full.log_likelihood - null.log_likelihood), 0)
-        parts.append(
-            _Test(
-                full.coefficients[:, 2],
-                np.sqrt(full.covariance[:, 2, 2]),
-                special.chdtrc(1, ratio),
-            )
-        )
-    test = _Test(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-    groups = [(data.trials * side[:, None]).sum(axis=0) for side in (data.focal, ~data.focal)]
-    total = data.right.sum(axis=0)
-    tells = (groups[0] > 0) & (groups[1] > 0) & (total > 0) & (total < sum(groups))
-    return _Test(*(np.where(tells, part, np.nan) for part in test))
+        error = np.sqrt(full.covariance[:, 2, 2])
+        parts.append((full.coefficients[:, 2], error, special.chdtrc(1, ratio)))
+    groups = [(trials * side[:, None]).sum(axis=0) for side in (focal, ~focal)]
+    hits = right.sum(axis=0)
+    tells = (groups[0] > 0) & (groups[1] > 0) & (hits > 0) & (hits < sum(groups))
+    whole = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return [np.where(tells, part, np.nan) for part in whole]
 
 
 def firth_logistic(
-    columns: FloatArray, right: FloatArray, trials: FloatArray, free: NDArray[np.bool_]
+    columns: FloatArray, right: FloatArray, trials: FloatArray, free: BoolArray
 ) -> Regression:
     """Fit logistic regressions with Firth's penalty by Newton steps [Fir93]_.
 

@@ -12,7 +12,7 @@ Does each item, and each model under test, answer as the fitted model predicts?
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from evalstats_plugin.irt.model.fit import (
     SavedFit,
     expect_kind,
 )
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 
 if TYPE_CHECKING:
@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 
 # Wilson and Hilferty's cube root fails for wider distributions; R's mirt stops here as well.
 _WIDEST = 2**0.5
-# Quadrature nodes over ability, in standard deviations of its distribution.
+# Quadrature nodes over ability, in standard deviations of its distribution, and their weights.
 _NODES = np.linspace(-6, 6, 121)
+_WEIGHT = np.exp(-(_NODES**2) / 2)
+_WEIGHT /= _WEIGHT.sum()
 # Sum scores with a smaller probability have no expected share.
 _RAREST = 1e-10
 # Parameters that an item has alone.
@@ -125,7 +127,10 @@ def s_x2(fit: IRTFit, responses: ResponsesLike, *, least_expected: float = 1.0) 
     right = cells.right[kept]
     n, m = right.shape
     total = right.sum(axis=1).astype(np.int64)
-    expected = expected_shares(*_curves(fit, notes))
+    mean, sd = fit.ability_distribution
+    if "ability_sd" not in fit.hyperparameters:
+        notes.append("abilities are taken as normal with the mean and spread of these models")
+    expected = expected_shares(fit.chance(mean + sd * _NODES), _WEIGHT)
     # A score of 0 or of all items fixes every answer.
     inner = slice(1, m)
     possible = np.isfinite(expected[:, 0])
@@ -140,16 +145,15 @@ def s_x2(fit: IRTFit, responses: ResponsesLike, *, least_expected: float = 1.0) 
     present = size > 0
     statistic = np.where(present, parts, 0).sum(axis=0)
     n_parameters = 2 if _is_common(fit) else _N_PARAMETERS[fit.item_model]
-    df: NDArray[np.int64] = present.sum(axis=0, dtype=np.int64) - n_parameters
-    tells: NDArray[np.bool_] = np.asarray(df > 0)
+    df: IntArray = present.sum(axis=0, dtype=np.int64) - n_parameters
+    tells: BoolArray = np.asarray(df > 0)
     chance = np.asarray(special.chdtrc(np.maximum(df, 1), statistic), dtype=np.float64)
     p = np.where(tells, chance, np.nan)
     if not tells.any():
-        msg = (
+        raise DesignError(
             f"{n} models with all {m} items are too few to compare groups of scores, which takes "
             "hundreds: take infit and outfit (item_fit)"
         )
-        raise DesignError(msg)
     if not tells.all():
         out = int((~tells).sum())
         are = "is" if out == 1 else "are"
@@ -199,8 +203,6 @@ def m2(fit: IRTFit | OrderedFit, responses: ResponsesLike) -> PairFit:
         msg = "M2 is of estimator mml, item models rasch, 1pl, 2pl, 3pl, graded and gpcm"
         raise DesignError(msg)
     mean, sd = fit.ability_distribution
-    weight = np.exp(-(_NODES**2) / 2)
-    weight = weight / weight.sum()
     seen, curves = _levels_at(fit, matrix, mean + sd * _NODES)
     n, m = seen.shape
     if m > MOST_ITEMS_OF_M2 or m < 3 or n < 2:
@@ -215,8 +217,8 @@ def m2(fit: IRTFit | OrderedFit, responses: ResponsesLike) -> PairFit:
     observed = np.concatenate(
         [(seen[:, item] == level).mean(axis=0), (seen.T @ seen / n)[first, second]]
     )
-    spread = _margin_covariance(curves, margins, weight, (item, level), (first, second))
-    by = _margin_derivatives(curves, weight, (item, level), (first, second))
+    spread = _margin_covariance(curves, margins, (item, level), (first, second))
+    by = _margin_derivatives(curves, (item, level), (first, second))
     if fit.item_model in ("rasch", "1pl"):
         by = np.concatenate([by[:, :m], by[:, m:].sum(axis=1, keepdims=True)], axis=1)
     elif _is_common(fit):
@@ -224,7 +226,7 @@ def m2(fit: IRTFit | OrderedFit, responses: ResponsesLike) -> PairFit:
     inverse = np.linalg.pinv(spread, hermitian=True)
     held = inverse @ by
     inverse = inverse - held @ np.linalg.pinv(by.T @ held) @ held.T
-    away = observed - weight @ margins
+    away = observed - _WEIGHT @ margins
     statistic, df = float(n * away @ inverse @ away), len(away) - int(np.linalg.matrix_rank(by))
     p = float(special.chdtrc(df, statistic)) if df > 0 else np.nan
     rmsea = float(np.sqrt(max(statistic - df, 0.0) / (df * (n - 1)))) if df > 0 else np.nan
@@ -246,6 +248,9 @@ class PairFit(NamedTuple):
     """Root-mean-square error of approximation; below .05 is called close."""
 
 
+_Places: TypeAlias = tuple[IntArray, IntArray]
+
+
 class _LevelCurves(NamedTuple):
     """Levels 0, …, K - 1 of M items at Q abilities; right answers are level 1 of two."""
 
@@ -262,7 +267,7 @@ class _LevelCurves(NamedTuple):
 
 def _levels_at(
     fit: IRTFit | OrderedFit, matrix: ResponseMatrix, at: FloatArray
-) -> tuple[NDArray[np.int64], _LevelCurves]:
+) -> tuple[IntArray, _LevelCurves]:
     """Levels of the models that answered all items, (n, M), and their curves at abilities."""
     if isinstance(fit, IRTFit):
         right = matrix.scores[np.isfinite(matrix.scores[:, :, 0]).all(axis=1)]
@@ -283,64 +288,51 @@ def _levels_at(
     items = np.isfinite(fit.level[:, 1])
     places = places[:, items][(places[:, :, 0] >= 0).all(axis=1)]
     chance = fit.chances(at)[:, items]
-    by = _by_logits(chance, graded=fit.item_model == "graded")
+    # By the logit of each step, and by the discrimination.
+    by, by_slope = list[FloatArray](), np.zeros_like(chance)
+    for k in range(1, chance.shape[2]):
+        step: FloatArray = np.eye(chance.shape[2])[k]
+        if fit.item_model == "graded":
+            above = chance[:, :, k:].sum(axis=2, keepdims=True)
+            by.append(above * (1 - above) * (step - np.roll(step, -1)))
+            by_slope += _NODES[:, None, None] * by[-1]
+        else:
+            by.append(chance * (step - chance[:, :, k : k + 1]))
+            by_slope += k * _NODES[:, None, None] * by[-1]
+    by.append(by_slope)
     return (places == fit.level[items]).argmax(axis=2), _LevelCurves(chance, by)
 
 
-def _by_logits(chance: FloatArray, *, graded: bool) -> list[FloatArray]:
-    """Derivatives of P of the levels by the logit of each step, and by the discrimination."""
-    by_step: list[FloatArray] = []
-    for k in range(1, chance.shape[2]):
-        step: FloatArray = np.eye(chance.shape[2])[k]
-        if graded:
-            above = chance[:, :, k:].sum(axis=2, keepdims=True)
-            by_step.append(above * (1 - above) * (step - np.roll(step, -1)))
-        else:
-            by_step.append(chance * (step - chance[:, :, k : k + 1]))
-    times = [1 if graded else k for k in range(1, chance.shape[2])]
-    by_slope = sum(k * _NODES[:, None, None] * by for k, by in zip(times, by_step, strict=True))
-    return [*by_step, np.asarray(by_slope)]
-
-
 def _margin_covariance(
-    curves: _LevelCurves,
-    margins: FloatArray,
-    weight: FloatArray,
-    levels: tuple[NDArray[np.int64], NDArray[np.int64]],
-    pairs: tuple[NDArray[np.int64], NDArray[np.int64]],
+    curves: _LevelCurves, margins: FloatArray, levels: _Places, pairs: _Places
 ) -> FloatArray:
     """Covariance of the margins of one model: between abilities, and given ability."""
     (item, level), (first, second) = levels, pairs
-    expected, n_levels = weight @ margins, len(item)
-    total = margins.T @ (weight[:, None] * margins) - np.outer(expected, expected)
+    expected, n_levels = _WEIGHT @ margins, len(item)
+    total = margins.T @ (_WEIGHT[:, None] * margins) - np.outer(expected, expected)
     chance, score = margins[:, :n_levels], curves.expected(curves.chance)
     square = np.arange(curves.chance.shape[2], dtype=np.float64) ** 2
     variance = curves.chance @ square - score**2
     # Given ability items are independent, and a product of two moves with either by the other.
-    lever = np.zeros((len(weight), len(first), score.shape[1]))
+    lever = np.zeros((len(_NODES), len(first), score.shape[1]))
     rows = np.arange(len(first))
     lever[:, rows, first], lever[:, rows, second] = score[:, second], score[:, first]
     same = item[:, None] == item
-    total[:n_levels, :n_levels] += np.diag(weight @ chance) - same * (
-        chance.T @ (weight[:, None] * chance)
+    total[:n_levels, :n_levels] += np.diag(_WEIGHT @ chance) - same * (
+        chance.T @ (_WEIGHT[:, None] * chance)
     )
-    with_score = weight[:, None] * chance * (level - score[:, item])
+    with_score = _WEIGHT[:, None] * chance * (level - score[:, item])
     cross = np.stack([with_score[:, s] @ lever[:, :, j] for s, j in enumerate(item)])
     total[:n_levels, n_levels:] += cross
     total[n_levels:, :n_levels] += cross.T
-    half = lever * np.sqrt(weight[:, None] * variance)[:, None]
+    half = lever * np.sqrt(_WEIGHT[:, None] * variance)[:, None]
     half = half.swapaxes(0, 1).reshape(len(first), -1)
     total[n_levels:, n_levels:] += half @ half.T
-    total[n_levels:, n_levels:] += np.diag(weight @ (variance[:, first] * variance[:, second]))
+    total[n_levels:, n_levels:] += np.diag(_WEIGHT @ (variance[:, first] * variance[:, second]))
     return total
 
 
-def _margin_derivatives(
-    curves: _LevelCurves,
-    weight: FloatArray,
-    levels: tuple[NDArray[np.int64], NDArray[np.int64]],
-    pairs: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> FloatArray:
+def _margin_derivatives(curves: _LevelCurves, levels: _Places, pairs: _Places) -> FloatArray:
     """Derivatives of the margins by the parameters, each by item, shape (S, P)."""
     (item, level), (first, second) = levels, pairs
     score, m = curves.expected(curves.chance), curves.chance.shape[1]
@@ -348,9 +340,9 @@ def _margin_derivatives(
     by_parameter: list[FloatArray] = []
     for by in curves.by:
         columns, of_score = np.zeros((len(item) + len(first), m)), curves.expected(by)
-        columns[every_level, item] = weight @ by[:, item, level]
-        columns[rows, first] = weight @ (of_score[:, first] * score[:, second])
-        columns[rows, second] = weight @ (of_score[:, second] * score[:, first])
+        columns[every_level, item] = _WEIGHT @ by[:, item, level]
+        columns[rows, first] = _WEIGHT @ (of_score[:, first] * score[:, second])
+        columns[rows, second] = _WEIGHT @ (of_score[:, second] * score[:, first])
         by_parameter.append(columns)
     return np.concatenate(by_parameter, axis=1)
 
@@ -391,7 +383,12 @@ def person_fit(fit: IRTFit, responses: ResponsesLike) -> pd.DataFrame:
         mean, sd = fit.ability_distribution
         pull = -(fit.ability - mean) / sd**2
     elif fit.diagnostics.get("scored_by") == "wle":
-        pull = _pull_of_warm(cells, slope, fit.discrimination * slope * (1 - 2 * up))
+        # What Warm's estimate adds to the score [War89]_.
+        variance = cells.probability * (1 - cells.probability)
+        weight = np.divide(slope, variance, out=np.zeros_like(slope), where=variance > 0)
+        weight *= cells.trials
+        bend = fit.discrimination * slope * (1 - 2 * up)
+        pull = (weight * bend).sum(axis=1) / np.maximum(2 * (weight * slope).sum(axis=1), 1e-300)
     return pd.DataFrame(
         {
             "model": fit.models,
@@ -400,13 +397,6 @@ def person_fit(fit: IRTFit, responses: ResponsesLike) -> pd.DataFrame:
             **log_likelihood_z(cells, slope, pull)._asdict(),
         }
     )
-
-
-def _pull_of_warm(cells: Cells, slope: FloatArray, bend: FloatArray) -> FloatArray:
-    """Term that Warm's estimate adds to the score [War89]_, shape (N,), from derivatives of P."""
-    variance = cells.probability * (1 - cells.probability)
-    weight = cells.trials * np.divide(slope, variance, out=np.zeros_like(slope), where=variance > 0)
-    return (weight * bend).sum(axis=1) / np.maximum(2 * (weight * slope).sum(axis=1), 1e-300)
 
 
 class Cells(NamedTuple):
@@ -460,8 +450,7 @@ def check_matrix(fit: SavedFit, matrix: ResponseMatrix) -> None:
 def check_level(confidence_level: float) -> None:
     """Raise `DesignError` for a confidence level that is not between 0 and 1."""
     if not 0 < confidence_level < 1:
-        msg = f"confidence level {confidence_level} is not between 0 and 1: try 0.95"
-        raise DesignError(msg)
+        raise DesignError(f"confidence level {confidence_level} is not between 0 and 1: try 0.95")
 
 
 def _levels_fitted(fit: OrderedFit, matrix: ResponseMatrix) -> tuple[FloatArray, IntArray]:
@@ -481,11 +470,10 @@ def check_same(what: str, expected: tuple[str, ...], given: tuple[str, ...]) -> 
         name for name in dict.fromkeys(given + expected) if (name in given) != (name in expected)
     ]
     seen = f": only one of them has {few(odd)}" if odd else ", in another order"
-    msg = (
+    raise DesignError(
         f"the matrix has {len(given)} {what} and the fit has {len(expected)}{seen}; expected the "
         "matrix that was fitted. For new models score_models(fit, matrix) gives a fit of them"
     )
-    raise DesignError(msg)
 
 
 def residuals_of(fit: AnyFit, matrix: ResponseMatrix) -> tuple[FloatArray, FloatArray]:
@@ -659,33 +647,22 @@ def expected_shares(probability: FloatArray, weight: FloatArray) -> FloatArray:
     return np.where(chance > _RAREST, np.clip(right / np.maximum(chance, _RAREST), 0, 1), np.nan)
 
 
-def _complete(cells: Cells) -> tuple[NDArray[np.bool_], list[str]]:
+def _complete(cells: Cells) -> tuple[BoolArray, list[str]]:
     """Return which models answered all items; refuse epochs and partial credit."""
     if (cells.trials > 1).any() or not np.isin(cells.right, (0.0, 1.0)).all():
-        msg = (
+        raise DesignError(
             "S-X² needs one answer to each item, right or wrong, and there are epochs or partial "
             "credit: take infit and outfit (item_fit)"
         )
-        raise DesignError(msg)
-    kept: NDArray[np.bool_] = np.asarray((cells.trials > 0).all(axis=1))
+    kept: BoolArray = np.asarray((cells.trials > 0).all(axis=1))
     n, m = cells.trials.shape
     if m < 3 or not kept.any():
-        msg = (
+        raise DesignError(
             f"{int(kept.sum())} of {n} models answered all of {m} items: S-X² needs some, and "
             "3 items or more"
         )
-        raise DesignError(msg)
     left = n - int(kept.sum())
     return kept, [f"{left} of {n} models did not answer all items: left out"] if left else []
-
-
-def _curves(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray]:
-    """P(right) at the nodes, (Q, M), and the weights of the nodes, (Q,)."""
-    mean, sd = fit.ability_distribution
-    if "ability_sd" not in fit.hyperparameters:
-        notes.append("abilities are taken as normal with the mean and spread of these models")
-    weight = np.exp(-(_NODES**2) / 2)
-    return fit.chance(mean + sd * _NODES), weight / weight.sum()
 
 
 def _joined(
@@ -707,8 +684,8 @@ def _joined(
         full = (hits >= least) & (misses >= least)
         place += full
         hits, misses = np.where(full, 0, hits), np.where(full, 0, misses)
-    last: NDArray[np.int64] = np.maximum(place - 1, 0)
-    cell: NDArray[np.int64] = np.minimum(group, last) * m + np.arange(m, dtype=np.int64)
+    last: IntArray = np.maximum(place - 1, 0)
+    cell: IntArray = np.minimum(group, last) * m + np.arange(m, dtype=np.int64)
     sizes = np.broadcast_to(count[:, None], expected.shape)
 
     def summed(values: FloatArray) -> FloatArray:

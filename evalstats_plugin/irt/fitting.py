@@ -212,17 +212,17 @@ def fit_irt(
     from evalstats_plugin.irt.linking import link
     from evalstats_plugin.irt.model.arrays import array_of, as_array
     from evalstats_plugin.irt.model.data import counts_of
+    from evalstats_plugin.irt.model.fit import undetermined_note
     from evalstats_plugin.irt.model.scale import on_zero
 
     if isinstance(matrix, ResponseStore) and isinstance(chosen.options, MmlOptions):
         from evalstats_plugin.irt.model.stored import stored_counts
 
         if chosen.options.std_errors or chosen.options.sandwich:
-            msg = (
+            raise SelectionError(
                 "std_errors and sandwich need all answers in memory, and a store is read a few "
                 "items at a time: pass store.matrix()"
             )
-            raise SelectionError(msg)
         counts = stored_counts(matrix, device=device, dtype=dtype)
         chosen = chosen._replace(options=replace(chosen.options, std_errors=False))
     else:
@@ -233,11 +233,10 @@ def fit_irt(
             and finite_scores.size
             and np.ptp(finite_scores) < NO_SPREAD
         ):
-            msg = (
+            raise DesignError(
                 "all scores are the same, such as all right or all wrong, which tells nothing of "
                 "guessing: add models or items, or fit item model rasch or 2pl"
             )
-            raise DesignError(msg)
         counts = counts_of(matrix, device=None if light else device, dtype=dtype)
     chance = guessing_of(matrix, guessing)
     if chance is not None:
@@ -251,19 +250,17 @@ def fit_irt(
         trials = None if isinstance(matrix, ResponseStore) else as_array(counts.trials)
         fit = on_zero(cast("IRTFit", fit), zero if isinstance(zero, str) else "items", trials)
         fit = fit if isinstance(zero, str) else link(zero, fit)
-    about: dict[str, object] = {"reason": chosen.reason, **_changed(chosen.options)}
+    # With options that are not the default a refit fits the same model.
+    usual = vars(type(chosen.options)())
+    changed = {name: x for name, x in vars(chosen.options).items() if x != usual[name]}
+    about: dict[str, object] = {"reason": chosen.reason}
+    about |= {"options": changed} if changed else {}
     estimated = isinstance(chosen.options, MmlItemsOptions) and chosen.options.estimate_guessing
     if chance is not None or estimated:
         about["guessing"] = "estimated" if estimated else "given"
     kept = None if isinstance(matrix, ResponseStore) else matrix
-    return replace(fit, diagnostics=fit.diagnostics | about, data=kept)
-
-
-def _changed(options: FitOptions) -> dict[str, dict[str, object]]:
-    """Options that are not the default, with which a refit fits the same model."""
-    usual = type(options)()
-    changed = {name: value for name, value in vars(options).items() if value != vars(usual)[name]}
-    return {"options": changed} if changed else {}
+    notes = (*fit.notes, *undetermined_note(fit))
+    return replace(fit, diagnostics=fit.diagnostics | about, notes=notes, data=kept)
 
 
 def _fit_ordered(
@@ -376,11 +373,10 @@ def choose(
     spec = ESTIMATORS[name]
     if item_model not in spec.item_models:
         others = (other for other, each in ESTIMATORS.items() if item_model in each.item_models)
-        msg = (
+        raise SelectionError(
             f"estimator {name!r} fits {', '.join(spec.item_models)}, not {item_model!r}: choose "
             f"{' or '.join(others)}"
         )
-        raise SelectionError(msg)
     wanted = FactorOptions if item_model == "factor" else spec.options
     options = wanted() if options is None else options
     if not isinstance(options, wanted):
@@ -389,9 +385,15 @@ def choose(
         msg = f"{type(options).__name__} are not options of {what}: pass {wanted.__name__}{other}"
         raise SelectionError(msg)
     if isinstance(options, MmlOptions):
-        _check_asymptotes(options, item_model)
-    if isinstance(options, MmlOptions) and options.prior is None:
-        options = replace(options, prior=item_prior(shape[1]) if estimator == "auto" else "none")
+        if options.common_asymptotes and item_model not in ("3pl", "4pl"):
+            msg = f"a {item_model} estimates no asymptotes: leave common_asymptotes out"
+            raise SelectionError(f"{msg}, or fit a 4pl")
+        if options.upper < 1 and item_model == "4pl":
+            msg = "a 4pl estimates the upper asymptote: leave upper out, or fit a 3pl"
+            raise SelectionError(msg)
+        if options.prior is None:
+            prior = item_prior(shape[1]) if estimator == "auto" else "none"
+            options = replace(options, prior=prior)
     return Chosen(name, reason, options)
 
 
@@ -411,15 +413,6 @@ def _ordered(item_model: str, estimator: str, options: FitOptions | None) -> Cho
         kind = type(options).__name__
         raise SelectionError(f"{kind} are not options of {item_model}: pass OrderedOptions")
     return Chosen("mml", f"the one estimator of item model {item_model!r}", options)
-
-
-def _check_asymptotes(options: MmlOptions, item_model: str) -> None:
-    """Raise `SelectionError` where asymptotes are asked for that the item model has not."""
-    if options.common_asymptotes and item_model not in ("3pl", "4pl"):
-        msg = f"a {item_model} estimates no asymptotes: leave common_asymptotes out, or fit a 4pl"
-        raise SelectionError(msg)
-    if options.upper < 1 and item_model == "4pl":
-        raise SelectionError("a 4pl estimates the upper asymptote: leave upper out, or fit a 3pl")
 
 
 def is_light(chosen: Chosen, shape: tuple[int, int]) -> bool:

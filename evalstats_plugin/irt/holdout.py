@@ -131,9 +131,17 @@ def hold_out(
     """
     matrix = matrix_of(responses)
     need_torch("item response models")
+    from evalstats_plugin.irt.estimators.frozen import calibration
     from evalstats_plugin.irt.model.data import counts_of
 
-    name = _check(masks, item_model, estimator)
+    for mask in masks:
+        if mask not in MASKS:
+            raise SelectionError(no_such("mask", mask, MASKS, ", ".join(MASKS)))
+    check_names(item_model, estimator)
+    if estimator == "auto" and item_model in ESTIMATORS["mml-items"].item_models:
+        name = "mml-items"
+    else:
+        name = choose(item_model, estimator, (FEW_MODELS, FEW_MODELS)).estimator
     counts = counts_of(matrix, device=device)
     chance = guessing_of(matrix, guessing)
     if chance is not None:
@@ -153,7 +161,14 @@ def hold_out(
             report_progress(f"draw of {mask}", place, len(seeds))
             tests.append(next(outcomes))
             rows.append(_row(mask, seed, item_model, counts, tests[-1]))
-        bins += _bins(mask, counts, tests)
+        # Calibration over all seeds, as if each had models of its own.
+        right, trials = (x.repeat(len(tests), 1) for x in (counts.right, counts.trials))
+        probability, test = (np.concatenate(x) for x in zip(*tests, strict=True))
+        curve = calibration(replace(counts, right=right, trials=trials), probability, test)
+        bins += [
+            CalibrationBin(mask=mask, predicted=p, observed=o, std_error=s, n_cells=n)
+            for p, o, s, n in zip(*(x.tolist() for x in curve), strict=True)
+        ]
     return HeldOuts(tuple(rows), counts.notes, calibration=tuple(bins))
 
 
@@ -194,25 +209,20 @@ class _Data(NamedTuple):
 
 def _predicted(data: _Data, draw: tuple[str, int]) -> tuple[FloatArray, Any]:
     """Return predictions of all cells (N, M), and which were held out."""
-    from evalstats_plugin.irt.estimators.frozen import predict_held_out
+    from evalstats_plugin.irt.estimators.factor import fit_factor
+    from evalstats_plugin.irt.estimators.frozen import fit_curves, predict_held_out
     from evalstats_plugin.irt.model.masks import MASKS
 
     mask, seed = draw
     rng = child(stream(seed, "answers held out"), mask)
     split = MASKS[mask](data.observed, rng=rng, **data.keys.get(mask, {}))
-    fit = _estimator(data, rng)
+    fit: Any = partial(_fitted, data, rng)
+    if data.item_model == "factor":
+        k = cast("int | Literal['auto']", data.dimensions)
+        fit = partial(fit_factor, n_dimensions=k, ridge="auto", rng=rng)
+    elif data.estimator == "mml-items" and data.options is None:
+        fit = partial(fit_curves, kind=data.item_model)
     return predict_held_out(fit, data.counts, split), split.test
-
-
-def _check(masks: Sequence[str], item_model: str, estimator: str) -> str:
-    """Refuse names that are unknown; return the name of the estimator."""
-    for mask in masks:
-        if mask not in MASKS:
-            raise SelectionError(no_such("mask", mask, MASKS, ", ".join(MASKS)))
-    check_names(item_model, estimator)
-    if estimator == "auto" and item_model in ESTIMATORS["mml-items"].item_models:
-        return "mml-items"
-    return choose(item_model, estimator, (FEW_MODELS, FEW_MODELS)).estimator
 
 
 _SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([bmt])(?![a-z])", re.IGNORECASE)
@@ -272,18 +282,6 @@ def _keys(
     return keys
 
 
-def _estimator(data: _Data, rng: np.random.Generator) -> Any:
-    from evalstats_plugin.irt.estimators.factor import fit_factor
-    from evalstats_plugin.irt.estimators.frozen import fit_curves
-
-    if data.item_model == "factor":
-        k = cast("int | Literal['auto']", data.dimensions)
-        return partial(fit_factor, n_dimensions=k, ridge="auto", rng=rng)
-    if data.estimator == "mml-items" and data.options is None:
-        return partial(fit_curves, kind=data.item_model)
-    return partial(_fitted, data, rng)
-
-
 def _fitted(data: _Data, rng: np.random.Generator, counts: Any) -> Any:
     """P(right) by any estimator, shape (N, M)."""
     given, estimator = data.options, data.estimator
@@ -327,21 +325,3 @@ def _row(
         brier=finite(scores.brier),
         base_log_loss=finite(base.log_loss),
     )
-
-
-def _bins(mask: str, counts: Any, tests: list[tuple[FloatArray, Any]]) -> list[CalibrationBin]:
-    """Calibration over all seeds, as if each had models of its own."""
-    from evalstats_plugin.irt.estimators.frozen import calibration
-
-    repeated = replace(
-        counts,
-        right=counts.right.repeat(len(tests), 1),
-        trials=counts.trials.repeat(len(tests), 1),
-    )
-    predicted, test = (np.concatenate(x) for x in zip(*tests, strict=True))
-    bins = calibration(repeated, predicted, test)
-    rows = zip(*(x.tolist() for x in bins), strict=True)
-    return [
-        CalibrationBin(mask=mask, predicted=p, observed=o, std_error=s, n_cells=n)
-        for p, o, s, n in rows
-    ]

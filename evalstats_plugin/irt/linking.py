@@ -9,7 +9,7 @@ other, as it treats them as one population.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import special
@@ -63,15 +63,30 @@ def linking_constants(
     """Estimate the slope and intercept that bring `fit_b` to the scale of `fit_a`; see `link`."""
     fit_a, fit_b = expect_kind(fit_a, IRTFit), expect_kind(fit_b, IRTFit)
     shift_only = fit_a.item_model == fit_b.item_model == "rasch"
+    a, b = (list[Any](f.models) if through == "models" else item_keys(f) for f in (fit_a, fit_b))
+    places = {key: j for j, key in enumerate(b)}
+    i = [place for place, key in enumerate(a) if key in places]
+    j = [places[a[place]] for place in i]
+    if len(i) < 3:
+        raise DesignError(
+            f"{len(i)} {through} in common of {len(a)} and {len(b)} are too few to link: give "
+            "both calibrations 3 or more, or fit all answers together"
+        )
     if through == "models":
-        i, j = _common(list(fit_a.models), list(fit_b.models), through)
         solution = _by_spread(fit_a.ability[i], fit_b.ability[j], shift_only=shift_only)
-        return _link(solution, len(i), through)
-    i, j = _common(item_keys(fit_a), item_keys(fit_b), through)
-    centre, sd = fit_a.ability_distribution
-    a, b = Curves.of(fit_a).at(i), Curves.of(fit_b).at(j)
-    solution = _by_curves(a, b, centre + sd * _NODES, shift_only=shift_only)
-    return _link(solution, len(i), through)
+    else:
+        centre, sd = fit_a.ability_distribution
+        items = Curves.of(fit_a).at(i), Curves.of(fit_b).at(j)
+        solution = _by_curves(*items, centre + sd * _NODES, shift_only=shift_only)
+    slope, intercept, influence = solution
+    if not 0 < slope < np.inf:
+        raise DesignError(
+            f"the linking slope is {slope:.3g}, no number above 0: what both fits have in "
+            "common disagrees, so link through other items or models"
+        )
+    fitted = 2 if influence[:, 0].any() else 1
+    covariance = influence.T @ influence / (len(i) * (len(i) - fitted))
+    return Link(slope, intercept, covariance, len(i), through)
 
 
 def on_scale_of(fit_a: IRTFit, fit_b: IRTFit, constants: Link) -> IRTFit:
@@ -111,49 +126,22 @@ class Link(NamedTuple):
     through: str
 
 
-def _common(a: list[Any], b: list[Any], what: str) -> tuple[list[int], list[int]]:
-    places = {key: j for j, key in enumerate(b)}
-    pairs = [(i, places[key]) for i, key in enumerate(a) if key in places]
-    if len(pairs) < 3:
-        msg = (
-            f"{len(pairs)} {what} in common of {len(a)} and {len(b)} are too few to link: give "
-            "both calibrations 3 or more, or fit all answers together"
-        )
-        raise DesignError(msg)
-    return [i for i, _ in pairs], [j for _, j in pairs]
-
-
-def _link(solution: _Solution, count: int, through: str) -> Link:
-    if not 0 < solution.slope < np.inf:
-        msg = (
-            f"the linking slope is {solution.slope:.3g}, no number above 0: what both fits have in "
-            "common disagrees, so link through other items or models"
-        )
-        raise DesignError(msg)
-    fitted = 2 if solution.influence[:, 0].any() else 1
-    covariance = solution.influence.T @ solution.influence / (count * (count - fitted))
-    return Link(solution.slope, solution.intercept, covariance, count, through)
-
-
-class _Solution(NamedTuple):
-    slope: float
-    intercept: float
-    influence: FloatArray
-    """Derivatives of slope and intercept by the weight of each item, times K, shape (K, 2)."""
+_Solution: TypeAlias = tuple[float, float, FloatArray]
+"""Slope, intercept, and derivatives of both by the weight of each item, times K, shape (K, 2)."""
 
 
 def _by_spread(a: FloatArray, b: FloatArray, *, shift_only: bool) -> _Solution:
     """Match means and, unless `shift_only`, standard deviations."""
     a_off, b_off = a - a.mean(), b - b.mean()
     slope, of_slope = 1.0, np.zeros_like(a)
-    # Models of the same ability have no spread: `_link` refuses that slope.
+    # Models of the same ability have no spread: `linking_constants` refuses that slope.
     with np.errstate(divide="ignore", invalid="ignore"):
         if not shift_only:
             slope = float(a_off.std() / b_off.std())
             of_slope = slope / 2 * (a_off**2 / a.var() - b_off**2 / b.var())
         of_intercept = a_off - slope * b_off - b.mean() * of_slope
         intercept = float(a.mean() - slope * b.mean())
-    return _Solution(slope, intercept, np.stack([of_slope, of_intercept], axis=1))
+    return slope, intercept, np.stack([of_slope, of_intercept], axis=1)
 
 
 def _by_curves(a: Curves, b: Curves, at: FloatArray, *, shift_only: bool) -> _Solution:
@@ -178,8 +166,8 @@ def _by_curves(a: Curves, b: Curves, at: FloatArray, *, shift_only: bool) -> _So
     def jacobian(point: FloatArray) -> FloatArray:
         return curve_difference(point)[1].sum(axis=0)
 
-    first = _by_spread(a.difficulty, b.difficulty, shift_only=True)
-    start = np.array([0.0, first.intercept])[free]
+    _, first, _ = _by_spread(a.difficulty, b.difficulty, shift_only=True)
+    start = np.array([0.0, first])[free]
     best = optimize.least_squares(residual, start, jac=jacobian, xtol=1e-14, ftol=1e-14, gtol=1e-14)
     apart_items, by_items = curve_difference(best.x)
     pulls = np.einsum("kq,qp->kp", apart_items, by_items.sum(axis=0))
@@ -190,13 +178,12 @@ def _by_curves(a: Curves, b: Curves, at: FloatArray, *, shift_only: bool) -> _So
     influence[:, free] = -len(pulls) * (pulls @ np.linalg.inv(bend))
     slope = 1.0 if shift_only else float(np.exp(best.x[0]))
     influence[:, 0] *= slope
-    return _Solution(slope, float(best.x[-1]), influence)
+    return slope, float(best.x[-1]), influence
 
 
 def _curves(items: Curves, at: FloatArray) -> tuple[FloatArray, FloatArray]:
     """P(right) and its derivative by ability, shape (K, Q)."""
     up = special.expit(items.discrimination[:, None] * (at - items.difficulty[:, None]))
     height = (items.upper - items.guessing)[:, None]
-    return items.guessing[:, None] + height * up, height * items.discrimination[:, None] * up * (
-        1 - up
-    )
+    by_ability = height * items.discrimination[:, None] * up * (1 - up)
+    return items.guessing[:, None] + height * up, by_ability

@@ -76,8 +76,7 @@ def _check_tolerance(value: object) -> None:
 
 def _check_above_0(what: str, value: object) -> None:
     if not isinstance(value, Real) or not 0 < float(value) < inf:
-        msg = f"{what} {value!r} is not a number above 0: pass one"
-        raise SelectionError(msg)
+        raise SelectionError(f"{what} {value!r} is not a number above 0: pass one")
 
 
 def _check_count(what: str, value: object, least: int = 1) -> None:

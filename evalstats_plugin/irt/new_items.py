@@ -145,11 +145,10 @@ def predict_items(
     usable = np.flatnonzero(places >= 0)
     usable = usable[np.isfinite(learnt.error)[places[usable]]]
     if len(usable) < _FEWEST:
-        msg = (
+        raise DesignError(
             f"{counted(len(usable), 'item')} of the fit with features and a standard error: "
             f"{_FEWEST} or more are needed to learn from"
         )
-        raise DesignError(msg)
     y, error = learnt.value[places[usable]], learnt.error[places[usable]]
     regression = _regression(*_compressed(numbers[usable], numbers[places < 0]), y, error)
     predicted = _scores(fit, regression, learnt)
@@ -202,11 +201,10 @@ class _Learnt(NamedTuple):
 def _learnt(fit: IRTFit) -> _Learnt:
     hyperparameters = fit.hyperparameters
     if fit.estimator not in ("mml-items", "mml", "jml"):
-        msg = (
+        raise SelectionError(
             f"items of estimator {fit.estimator} are pulled to a prior, so that features would "
             "seem to say less than they do: fit by mml-items or mml"
         )
-        raise SelectionError(msg)
     slope, slope_error = fit.discrimination, np.nan_to_num(fit.discrimination_std_error)
     signed = bool((slope <= 0).any()) or "discrimination_sd" in hyperparameters
     if signed:
@@ -216,25 +214,15 @@ def _learnt(fit: IRTFit) -> _Learnt:
         slope, slope_error = np.log(slope), slope_error / slope
     pulled = f"{name}_sd" in hyperparameters
     if pulled:
-        value, error = _released(
-            value, error, hyperparameters[f"{name}_mean"], hyperparameters[f"{name}_sd"]
-        )
+        # Taken out: the normal population, which pulls posterior means towards its centre.
+        centre, precision = hyperparameters[f"{name}_mean"], error**-2.0
+        of_answers = precision - hyperparameters[f"{name}_sd"] ** -2.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = centre + (value - centre) * precision / of_answers
+            error = np.where(of_answers > _LEAST * precision, of_answers**-0.5, np.inf)
     # Posterior means vary less than what they estimate, other estimates more.
     between = float(slope.var() + (1 if pulled else -1) * np.mean(slope_error**2))
     return _Learnt(value, error, signed, float(slope.mean()), math.sqrt(max(between, 0.0)))
-
-
-def _released(
-    mean: FloatArray, error: FloatArray, centre: float, spread: float
-) -> tuple[FloatArray, FloatArray]:
-    """Take the normal population out of posterior means, which it pulls towards its centre."""
-    precision = error**-2.0
-    of_answers = precision - spread**-2.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        told = of_answers > _LEAST * precision
-        return centre + (mean - centre) * precision / of_answers, np.where(
-            told, of_answers**-0.5, np.inf
-        )
 
 
 def text_features(texts: Sequence[str], size: int = TEXT_FEATURES) -> FloatArray:
@@ -339,9 +327,9 @@ def _regression(x: FloatArray, new: FloatArray, y: FloatArray, error: FloatArray
     some = np.arange(0, len(y), math.ceil(len(y) / _MOST))
 
     def cost(at: FloatArray) -> float:
-        weights, sigma = scale * np.exp(at)
+        tau, sigma = scale * np.exp(at)
         # A spread of 0 is never sure: a prior that vanishes there [CRD13]_.
-        return -at[1] - _solved(x[some], y[some], noise[some], weights, sigma).log_likelihood
+        return -at[1] - _solved(x[some], y[some], noise[some], tau, sigma)[2]
 
     # The likelihood can have a second maximum, where features say nothing: a grid finds the higher.
     starts = [np.array([t, s]) for t in (-5.0, -3.0, -2.0, -1.0, 0.0, 1.5) for s in _SIGMAS]
@@ -353,33 +341,30 @@ def _regression(x: FloatArray, new: FloatArray, y: FloatArray, error: FloatArray
             "initial_simplex": best + np.array([[0, 0], [-0.5, 0], [0, -0.25]]),
         },
     )  # fmt: skip
-    weights, sigma = scale * np.exp(optimum.x)
-    fit = _solved(x, y, noise, weights, sigma)
+    tau, sigma = scale * np.exp(optimum.x)
+    weights, factor, _ = _solved(x, y, noise, tau, sigma)
     design = np.column_stack([np.ones(len(new)), new])
-    half = linalg.solve_triangular(fit.factor, design.T, lower=True)
+    half = linalg.solve_triangular(factor, design.T, lower=True)
     observed = np.column_stack([np.ones(len(x)), x])
-    inner = linalg.solve_triangular(fit.factor, observed.T, lower=True)
+    inner = linalg.solve_triangular(factor, observed.T, lower=True)
     variance = sigma**2 + noise
     leverage = np.sum(inner**2, axis=0) / variance
     rest = np.maximum(1 - leverage, 1e-9)
     return _Regression(
-        mean=design @ fit.weights,
+        mean=design @ weights,
         std_error=np.sqrt(np.sum(half**2, axis=0) + sigma**2),
-        left_out=y - (y - observed @ fit.weights) / rest,
+        left_out=y - (y - observed @ weights) / rest,
         left_out_error=np.sqrt(variance / rest),
     )
 
 
-class _Solved(NamedTuple):
-    weights: FloatArray
-    """Mean and weights of the features, shape (D + 1,)."""
-    factor: FloatArray
-    """Lower Cholesky factor of their precision."""
-    log_likelihood: float
+def _solved(
+    x: FloatArray, y: FloatArray, noise: FloatArray, tau: float, sigma: float
+) -> tuple[FloatArray, FloatArray, float]:
+    """Mean and weights (D + 1,) given both spreads, the mean being flat.
 
-
-def _solved(x: FloatArray, y: FloatArray, noise: FloatArray, tau: float, sigma: float) -> _Solved:
-    """Weights given both spreads, and the likelihood of the spreads, the mean being flat."""
+    With the lower Cholesky factor of their precision, and the log-likelihood of the spreads.
+    """
     precision = 1 / (sigma**2 + noise)
     design = np.column_stack([np.ones(len(x)), x])
     weighted = design * precision[:, None]
@@ -395,7 +380,7 @@ def _solved(x: FloatArray, y: FloatArray, noise: FloatArray, tau: float, sigma: 
         - (y * precision * y).sum()
         + right @ weights
     )
-    return _Solved(weights, factor, float(log_likelihood))
+    return weights, factor, float(log_likelihood)
 
 
 def _scores(fit: IRTFit, regression: _Regression, learnt: _Learnt) -> FloatArray:
@@ -408,14 +393,12 @@ def _scores(fit: IRTFit, regression: _Regression, learnt: _Learnt) -> FloatArray
     for node, weight in zip(nodes, mass, strict=True):
         slope = learnt.slope + learnt.slope_spread * node
         if learnt.signed:
-            mean, square = (
-                slope * ability + regression.mean,
-                slope**2 * variance + regression.std_error**2,
-            )
+            mean = slope * ability + regression.mean
+            square = slope**2 * variance + regression.std_error**2
         else:
             slope = math.exp(slope)
-            mean, square = slope * (ability - regression.mean), variance + regression.std_error**2
-            square = slope**2 * square
+            mean = slope * (ability - regression.mean)
+            square = slope**2 * (variance + regression.std_error**2)
         for other, share in zip(nodes, mass, strict=True):
             p += weight * share * special.expit(mean + np.sqrt(square) * other)
     low, high = float(np.mean(fit.guessing)), float(np.mean(fit.upper))

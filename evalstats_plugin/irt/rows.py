@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from evalstats_plugin.comparisons.rows import Comparison
@@ -32,7 +31,7 @@ from evalstats_plugin.irt.fit_statistics import (
 )
 from evalstats_plugin.irt.model.fit import FactorFit, IRTFit, OrderedFit, SavedFit, expect_kind
 from evalstats_plugin.irt.suspects import suspect_items
-from evalstats_plugin.stats.arrays import FloatArray, steady
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, steady
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.multiplicity import holm
 
@@ -93,21 +92,18 @@ def abilities(
     if not in_fit.all():
         matrix = submatrix(matrix, slice(None), np.flatnonzero(in_fit))
     against = None if baseline is None else place_of(baseline, fit.models)
+    listed, differences = list[ItemEstimate](), list[Comparison]()
+    notes = [*fit.notes, *_note_on_order(fit, matrix)]
+    if items:
+        notes += _notes_on_discriminations(fit)
+        listed = item_estimates(expect_kind(fit, IRTFit), matrix, confidence_level)
+    if against is not None:
+        differences = _differences(fit, matrix, confidence_level, against)
     return Abilities(
         rows=tuple(_ability_rows(fit, matrix, confidence_level)),
-        notes=(
-            *fit.notes,
-            *_note_on_order(fit, matrix),
-            *(_notes_on_discriminations(fit) if items else ()),
-        ),
-        items=(
-            tuple(item_estimates(expect_kind(fit, IRTFit), matrix, confidence_level))
-            if items
-            else ()
-        ),
-        differences=(
-            () if against is None else tuple(_differences(fit, matrix, confidence_level, against))
-        ),
+        notes=tuple(notes),
+        items=tuple(listed),
+        differences=tuple(differences),
         fit=fit.summary(),
     )
 
@@ -224,7 +220,21 @@ def items(
     matrix = matrix_of(responses)
     if isinstance(fit, OrderedFit):
         check_level(confidence_level)
-        return Results(tuple(_step_rows(fit, matrix)), fit.notes)
+        check_matrix(fit, matrix)
+        values = np.asarray(fit.diagnostics["levels"], dtype=np.float64)
+        j, k = np.nonzero(np.isfinite(fit.level[:, 1:]))
+        columns: dict[str, Sequence[Any]] = {
+            "item": fit.item_ids[j].astype(str).tolist(),
+            "task": fit.tasks[j].astype(str).tolist(),
+            "metric": [short_metric(str(matrix.metrics[i])) for i in j],
+            "score": finite_values(_totals(matrix).mean(axis=0)[j]),
+            "discrimination": finite_values(fit.discrimination[j]),
+            "discrimination_std_error": finite_values(fit.discrimination_std_error[j]),
+            "level": values[fit.level[j, k + 1].astype(np.int64)].tolist(),
+            "step": finite_values(fit.steps[j, k]),
+            "step_std_error": finite_values(fit.steps_std_error[j, k]),
+        }
+        return Results(tuple(records(ItemStep, columns, {})), fit.notes)
     if isinstance(fit, FactorFit):
         loadings = factor_abilities(fit, matrix, confidence_level=confidence_level)
         return Results(loadings.items, loadings.notes)
@@ -249,16 +259,44 @@ def factor_abilities(
     # Checks that the matrix is that of the fit.
     cells_of(fit, matrix)
     totals = _totals(matrix)
+    k, score = fit.n_dimensions, totals.mean(axis=1)
+    order = np.argsort(-score, kind="stable")
+    width = normal_quantile(confidence_level) * fit.ability_std_error
+    numbers = {
+        "estimate": fit.ability,
+        "low": fit.ability - width,
+        "high": fit.ability + width,
+        "std_error": fit.ability_std_error,
+    }
+    columns: dict[str, Sequence[Any]] = {
+        "model": [fit.models[i] for i in order for _ in range(k)],
+        "dimension": [*range(1, k + 1)] * len(order),
+        "n_items": totals.answered.sum(axis=1)[order].repeat(k).tolist(),
+        "score": finite_values(score[order].repeat(k)),
+        **{name: finite_values(values[order].ravel()) for name, values in numbers.items()},
+    }
     same = {
         **_tasks_and_metrics(matrix),
         "n_models": len(fit.models),
         "confidence_level": confidence_level,
         "scale": fit.identification,
     }
+    item = np.argsort(-np.abs(steady(fit.loading)), axis=0, kind="stable").T.ravel()
+    at = item, np.arange(k, dtype=np.int64).repeat(len(fit.loading))
+    of_items: dict[str, Sequence[Any]] = {
+        "item": fit.item_ids[item].astype(str).tolist(),
+        "dimension": (at[1] + 1).tolist(),
+        "task": fit.tasks[item].astype(str).tolist(),
+        "metric": [short_metric(str(matrix.metrics[j])) for j in item],
+        "score": finite_values(totals.mean(axis=0)[item]),
+        "loading": finite_values(fit.loading[at]),
+        "std_error": finite_values(fit.loading_std_error[at]),
+        "intercept": finite_values(fit.intercept[item]),
+    }
     return FactorAbilities(
-        rows=_factor_rows(fit, totals, same),
+        rows=tuple(records(FactorAbility, columns, same)),
         notes=fit.notes,
-        items=_loading_rows(fit, matrix, totals.mean(axis=0)),
+        items=tuple(records(FactorLoading, of_items, {})),
         fit=fit.summary(),
     )
 
@@ -331,57 +369,39 @@ class ItemStep:
     step_std_error: float | None
 
 
-def _step_rows(fit: OrderedFit, matrix: ResponseMatrix) -> list[ItemStep]:
-    check_matrix(fit, matrix)
-    values = np.asarray(fit.diagnostics["levels"], dtype=np.float64)
-    j, k = np.nonzero(np.isfinite(fit.level[:, 1:]))
-    columns: dict[str, Sequence[Any]] = {
-        "item": fit.item_ids[j].astype(str).tolist(),
-        "task": fit.tasks[j].astype(str).tolist(),
-        "metric": [short_metric(str(matrix.metrics[i])) for i in j],
-        "score": finite_values(_totals(matrix).mean(axis=0)[j]),
-        "discrimination": finite_values(fit.discrimination[j]),
-        "discrimination_std_error": finite_values(fit.discrimination_std_error[j]),
-        "level": values[fit.level[j, k + 1].astype(np.int64)].tolist(),
-        "step": finite_values(fit.steps[j, k]),
-        "step_std_error": finite_values(fit.steps_std_error[j, k]),
-    }
-    return records(ItemStep, columns, {})
-
-
 def _ability_rows(fit: IRTFit | OrderedFit, matrix: ResponseMatrix, level: float) -> list[Ability]:
     totals = _totals(matrix)
-    score = totals.mean(axis=1)
-    error = fit.ability_std_error
     low, high = fit.limits(level)
     order = np.argsort(-steady(fit.ability), kind="stable")
-    notes = _notes_on_extremes(fit, matrix)
-    columns: dict[str, Sequence[Any]] = {
-        "model": [fit.models[i] for i in order],
-        "n_items": totals.answered.sum(axis=1)[order].tolist(),
-        "score": finite_values(score[order]),
-        "estimate": finite_values(fit.ability[order]),
-        "low": finite_values(low[order]),
-        "high": finite_values(high[order]),
-        "std_error": finite_values(error[order]),
-        "notes": [notes[i] for i in order],
-    }
-    return records(Ability, columns, _scale(fit, matrix) | {"confidence_level": level})
-
-
-def _notes_on_extremes(fit: IRTFit | OrderedFit, matrix: ResponseMatrix) -> list[tuple[str, ...]]:
-    """Note on each model whose scores are all the lowest or all the highest ones."""
     ends, texts = (0.0, 1.0), ("no answer right", "every answer right")
     if isinstance(fit, OrderedFit):
         ends = float(np.nanmin(matrix.scores)), float(np.nanmax(matrix.scores))
         texts = "the lowest score on every item", "the highest score on every item"
-    unlimited = ": it may be less able by any amount", ": it may be more able by any amount"
     notes: list[tuple[str, ...]] = [()] * len(fit.models)
-    for end, text, more in zip(ends, texts, unlimited, strict=True):
+    for end, text, more in zip(ends, texts, ("less", "more"), strict=True):
         at_end = (matrix.scores == end) | np.isnan(matrix.scores)
         for i in np.flatnonzero(at_end.all(axis=(1, 2))):
-            notes[i] = (text + more if fit.endless[i] else text,)
-    return notes
+            unlimited = f": it may be {more} able by any amount" if fit.endless[i] else ""
+            notes[i] = (text + unlimited,)
+    columns: dict[str, Sequence[Any]] = {
+        "model": [fit.models[i] for i in order],
+        "n_items": totals.answered.sum(axis=1)[order].tolist(),
+        "score": finite_values(totals.mean(axis=1)[order]),
+        "estimate": finite_values(fit.ability[order]),
+        "low": finite_values(low[order]),
+        "high": finite_values(high[order]),
+        "std_error": finite_values(fit.ability_std_error[order]),
+        "notes": [notes[i] for i in order],
+    }
+    same = {
+        **_tasks_and_metrics(matrix),
+        "n_models": len(fit.models),
+        "item_model": fit.item_model,
+        "estimator": fit.estimator,
+        "scale": fit.identification,
+        "confidence_level": level,
+    }
+    return records(Ability, columns, same)
 
 
 def _differences(
@@ -399,6 +419,9 @@ def _differences(
         z = np.where(difference == 0, 0.0, difference / error)
     width = normal_quantile(level) * error
     p = 2 * special.ndtr(-np.abs(z))
+    # Models without an error are no comparison.
+    compared, p_adjusted = np.isfinite(p), np.full(len(p), np.nan)
+    p_adjusted[compared] = holm(p[compared])
     scored = _totals(matrix).answered
     columns: dict[str, Sequence[Any]] = {
         "model_b": [fit.models[i] for i in order],
@@ -407,26 +430,19 @@ def _differences(
         "low": finite_values(difference - width),
         "high": finite_values(difference + width),
         "p_value": finite_values(p),
-        "p_adjusted": finite_values(_adjusted(p)),
+        "p_adjusted": finite_values(p_adjusted),
         "prob_better": finite_values(special.ndtr(z)),
     }
-    scale = _scale(fit, matrix)
+    about = _tasks_and_metrics(matrix)
     same = {
-        "task": scale["task"],
-        "metric": f"ability on {scale['metric']}",
+        "task": about["task"],
+        "metric": f"ability on {about['metric']}",
         "model_a": fit.models[against],
         "method": fit.estimator,
         "confidence_level": level,
         "higher_is_better": True,
     }
     return records(Comparison, columns, same)
-
-
-def _adjusted(p: FloatArray) -> FloatArray:
-    """P-values adjusted by Holm; models without an error are no comparison."""
-    is_finite, adjusted = np.isfinite(p), np.full(len(p), np.nan)
-    adjusted[is_finite] = holm(p[is_finite])
-    return adjusted
 
 
 def item_estimates(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[ItemEstimate]:
@@ -482,9 +498,8 @@ def _common_items(fit: IRTFit, matrix: ResponseMatrix) -> tuple[IRTFit, Response
         if f.name in per_item and getattr(fit, f.name) is not None
     }
     predicted = None if fit.predicted is None else fit.predicted[:, at]
-    return replace(fit, **cut, predicted=predicted), submatrix(
-        matrix, np.arange(len(matrix.models)), here
-    )
+    matrix = submatrix(matrix, np.arange(len(matrix.models)), here)
+    return replace(fit, **cut, predicted=predicted), matrix
 
 
 def _note_on_order(fit: IRTFit | OrderedFit, matrix: ResponseMatrix) -> list[str]:
@@ -535,51 +550,10 @@ def _notes_on_discriminations(fit: IRTFit | OrderedFit) -> list[str]:
     return notes
 
 
-def _factor_rows(
-    fit: FactorFit, totals: _Totals, same: Mapping[str, Any]
-) -> tuple[FactorAbility, ...]:
-    k, score = fit.n_dimensions, totals.mean(axis=1)
-    order = np.argsort(-score, kind="stable")
-    width = normal_quantile(same["confidence_level"]) * fit.ability_std_error
-    numbers = {
-        "estimate": fit.ability,
-        "low": fit.ability - width,
-        "high": fit.ability + width,
-        "std_error": fit.ability_std_error,
-    }
-    columns: dict[str, Sequence[Any]] = {
-        "model": [fit.models[i] for i in order for _ in range(k)],
-        "dimension": [*range(1, k + 1)] * len(order),
-        "n_items": totals.answered.sum(axis=1)[order].repeat(k).tolist(),
-        "score": finite_values(score[order].repeat(k)),
-        **{name: finite_values(values[order].ravel()) for name, values in numbers.items()},
-    }
-    return tuple(records(FactorAbility, columns, same))
-
-
-def _loading_rows(
-    fit: FactorFit, matrix: ResponseMatrix, score: FloatArray
-) -> tuple[FactorLoading, ...]:
-    m, k = fit.loading.shape
-    item = np.argsort(-np.abs(steady(fit.loading)), axis=0, kind="stable").T.ravel()
-    at = item, np.arange(k, dtype=np.int64).repeat(m)
-    columns: dict[str, Sequence[Any]] = {
-        "item": fit.item_ids[item].astype(str).tolist(),
-        "dimension": (at[1] + 1).tolist(),
-        "task": fit.tasks[item].astype(str).tolist(),
-        "metric": [short_metric(str(matrix.metrics[j])) for j in item],
-        "score": finite_values(score[item]),
-        "loading": finite_values(fit.loading[at]),
-        "std_error": finite_values(fit.loading_std_error[at]),
-        "intercept": finite_values(fit.intercept[item]),
-    }
-    return tuple(records(FactorLoading, columns, {}))
-
-
 class _Totals(NamedTuple):
     right: FloatArray
     """Mean score over epochs, shape (N, M); 0 where missing."""
-    answered: NDArray[np.bool_]
+    answered: BoolArray
     """Whether there is a score, shape (N, M)."""
 
     def mean(self, axis: int) -> FloatArray:
@@ -590,16 +564,6 @@ class _Totals(NamedTuple):
 def _totals(matrix: ResponseMatrix) -> _Totals:
     trials = (~np.isnan(matrix.scores)).sum(axis=2)
     return _Totals(np.nansum(matrix.scores, axis=2) / np.maximum(trials, 1), trials > 0)
-
-
-def _scale(fit: IRTFit | OrderedFit, matrix: ResponseMatrix) -> dict[str, Any]:
-    return {
-        **_tasks_and_metrics(matrix),
-        "n_models": len(fit.models),
-        "item_model": fit.item_model,
-        "estimator": fit.estimator,
-        "scale": fit.identification,
-    }
 
 
 def _tasks_and_metrics(matrix: ResponseMatrix) -> dict[str, str]:

@@ -14,10 +14,9 @@ from evalstats_plugin.errors import DesignError, SelectionError, counted, few, n
 from evalstats_plugin.irt.answers import matrix_of, places_in
 from evalstats_plugin.irt.methods import ORDERED_MODELS
 from evalstats_plugin.runtime.lazy import need_torch
+from evalstats_plugin.stats.arrays import IntArray
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from evalstats_plugin.irt.estimators.frozen import ScoreMethod
     from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
 
@@ -77,10 +76,16 @@ def score_models(
     valid_methods = ("map",) if several else METHODS
     if method not in ("auto", *valid_methods):
         raise SelectionError(no_such("score", method, valid_methods, ", ".join(valid_methods)))
-    here, bank_items, notes = _matched(fit, matrix)
-    counts: Any = counts_of(
-        submatrix(matrix, np.arange(len(matrix.models)), here), device=device, linked=False
-    )
+    places = places_in(fit, matrix)
+    here = np.flatnonzero(places >= 0)
+    if not len(here):
+        raise DesignError(
+            f"none of the {len(places)} items is among the {len(fit.item_ids)} of the fit: tasks "
+            "and item ids must be the same"
+        )
+    bank_items, missed = places[here], len(places) - len(here)
+    part = submatrix(matrix, np.arange(len(matrix.models)), here)
+    counts: Any = counts_of(part, device=device, linked=False)
     silent = [m for m, t in zip(matrix.models, counts.trials.sum(1).tolist(), strict=True) if not t]
     if silent:
         msg = f"no item of the fit was answered by {few(silent)}: they cannot be scored"
@@ -89,28 +94,46 @@ def score_models(
     about: dict[str, Any] = {"scored_by": how, "n_items": len(here)}
     scored: Any
     if several:
-        scored = _on_factors(cast("FactorFit", fit), matrix, counts, bank_items)
+        from evalstats_plugin.irt.estimators.factor import score_on_factors
+
+        bank = cast("FactorFit", fit)
+        per_item = ("item_ids", "tasks", "loading", "intercept", "item_covariance")
+        cut: dict[str, Any] = {name: getattr(bank, name)[bank_items] for name in per_item}
+        on_items = score_on_factors(replace(bank, **cut), matrix, counts)
+        new = ("models", "ability", "ability_covariance")
+        scored = replace(bank, **{name: getattr(on_items, name) for name in new})
     else:
-        bank = cast("IRTFit", fit)
-        scored = _on_one(bank, matrix, counts, bank_items, how, limits=method == "auto")
-        about["bank"] = bank.version
-    return cast("FitT", replace(scored, diagnostics=about, notes=tuple(notes)))
+        one_ability = cast("IRTFit", fit)
+        scored = _on_one(one_ability, matrix, counts, bank_items, how, limits=method == "auto")
+        about["bank"] = one_ability.version
+    notes = (f"{counted(missed, 'item')} not in the fit: left out",) if missed else ()
+    return cast("FitT", replace(scored, diagnostics=about, notes=notes))
 
 
 def _on_one(
     fit: IRTFit,
     matrix: ResponseMatrix,
     counts: Any,
-    bank_items: NDArray[np.int64],
+    bank_items: IntArray,
     method: str,
     *,
     limits: bool,
 ) -> IRTFit:
     from evalstats_plugin.irt.estimators.extremes import limited
     from evalstats_plugin.irt.estimators.frozen import score
+    from evalstats_plugin.irt.model.curves import Items
 
+    # The items on the scale where abilities are N(0, 1).
     mean, sd = fit.ability_distribution
-    items = _items(fit, bank_items, counts.right, mean, sd)
+    slope, like = fit.discrimination[bank_items], counts.right
+    guess, slip = (
+        like.new_tensor(special.logit(np.clip(share[bank_items], 1e-9, 1 - 1e-9)))
+        if (share > 0).any()
+        else None
+        for share in (fit.guessing, 1 - fit.upper)
+    )
+    intercept = like.new_tensor(fit.intercept[bank_items] + slope * mean)
+    items = Items(like.new_tensor(slope * sd), intercept, guess, slip)
     scores = score(counts, items, cast("ScoreMethod", method))
     right, trials = (x.cpu().numpy().astype(np.float64) for x in (counts.right, counts.trials))
     std_error = sd * scores.std_error.cpu().numpy()
@@ -131,54 +154,3 @@ def _on_one(
     asked = np.zeros((int((extreme != 0).sum()), len(fit.item_ids)))
     asked[:, bank_items] = trials[extreme != 0]
     return limited(scored, extreme, asked)
-
-
-def _on_factors(
-    fit: FactorFit, matrix: ResponseMatrix, counts: Any, bank_items: NDArray[np.int64]
-) -> FactorFit:
-    from evalstats_plugin.irt.estimators.factor import score_on_factors
-
-    per_item = ("item_ids", "tasks", "loading", "intercept", "item_covariance")
-    cut: dict[str, Any] = {name: getattr(fit, name)[bank_items] for name in per_item}
-    factor_scores: FactorFit = score_on_factors(replace(fit, **cut), matrix, counts)
-    return replace(
-        fit,
-        models=factor_scores.models,
-        ability=factor_scores.ability,
-        ability_covariance=factor_scores.ability_covariance,
-    )
-
-
-def _items(fit: IRTFit, at: NDArray[np.int64], like: Any, mean: float, sd: float) -> Any:
-    """The items of the fit on the scale where abilities are N(0, 1)."""
-    from evalstats_plugin.irt.model.curves import Items
-
-    slope = fit.discrimination[at]
-    intercept = fit.intercept[at] + slope * mean
-    guess, slip = (
-        like.new_tensor(special.logit(np.clip(share[at], 1e-9, 1 - 1e-9)))
-        if (share > 0).any()
-        else None
-        for share in (fit.guessing, 1 - fit.upper)
-    )
-    return Items(like.new_tensor(slope * sd), like.new_tensor(intercept), guess, slip)
-
-
-def _matched(
-    fit: IRTFit | FactorFit, matrix: ResponseMatrix
-) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
-    """Indices of the common items in the matrix and in the fit, and notes."""
-    places = places_in(fit, matrix)
-    here = np.flatnonzero(places >= 0)
-    if not len(here):
-        msg = (
-            f"none of the {len(places)} items is among the {len(fit.item_ids)} of the fit: tasks "
-            "and item ids must be the same"
-        )
-        raise DesignError(msg)
-    missed = len(places) - len(here)
-    return (
-        here,
-        places[here],
-        [f"{counted(missed, 'item')} not in the fit: left out"] if missed else [],
-    )

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from evalstats_plugin.data.inputs import ResponsesLike
@@ -29,7 +28,7 @@ from evalstats_plugin.irt.fit_statistics import (
     residuals_of,
 )
 from evalstats_plugin.irt.model.fit import AnyFit, IRTFit, expect_kind
-from evalstats_plugin.stats.arrays import FloatArray, steady
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, steady
 from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 
 NOISY = 1.3
@@ -182,7 +181,7 @@ def _reversed(fit: IRTFit, cells: Cells, level: float, reasons: _Reasons) -> Non
         reasons[j].append(_Reason(3 - z / 1000, text))
 
 
-def _neighbours(matrix: ResponseMatrix) -> NDArray[np.int64]:
+def _neighbours(matrix: ResponseMatrix) -> IntArray:
     """Number each item's group: its cluster, or its task if the cluster is small."""
     names = matrix.tasks.astype(str)
     if matrix.clusters is not None:
@@ -194,7 +193,7 @@ def _neighbours(matrix: ResponseMatrix) -> NDArray[np.int64]:
     return np.unique(names, return_inverse=True)[1]
 
 
-def _unanswered(cells: Cells, group: NDArray[np.int64], level: float, reasons: _Reasons) -> None:
+def _unanswered(cells: Cells, group: IntArray, level: float, reasons: _Reasons) -> None:
     """Items that no model gets right, although that is improbable for their neighbours."""
     right, total = cells.right.sum(axis=0), cells.trials.sum(axis=0)
     none = (right == 0) & (total > 0)
@@ -258,7 +257,14 @@ def slope_tests(cells: Cells, ability: FloatArray, mean: float, sd: float) -> Sl
     share = right / total
     off = theta - (trials * theta).sum(axis=0) / total
     seen = (cells.right[is_finite] * off).sum(axis=0)
-    p = _curve(off, trials, right, mean)
+    # P(right) with the mean slope, and levels that match the observed numbers of right answers.
+    clipped = np.clip(share, 1e-3, 1 - 1e-3)
+    level = np.log(clipped / (1 - clipped))
+    for _ in range(10):
+        p = np.asarray(special.expit(mean * off + level), dtype=np.float64)
+        variance = np.maximum((trials * p * (1 - p)).sum(axis=0), 1e-9)
+        level = np.clip(level + (right - (trials * p).sum(axis=0)) / variance, -30, 30)
+    p = np.asarray(special.expit(mean * off + level), dtype=np.float64)
     information = (trials * p * (1 - p) * off**2).sum(axis=0)
     spread = share * (1 - share) * (trials * off**2).sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -276,18 +282,6 @@ class SlopeTest(NamedTuple):
     """Against no discrimination: below 0, more able models get it right less often."""
     typical: FloatArray
     """Against the discrimination of other items: below 0, the item has less."""
-
-
-def _curve(off: FloatArray, trials: FloatArray, right: FloatArray, slope: float) -> FloatArray:
-    """P(right) with this slope, and levels that match the observed numbers of right answers."""
-    total = np.maximum(trials.sum(axis=0), 1)
-    share = np.clip(right / total, 1e-3, 1 - 1e-3)
-    level = np.log(share / (1 - share))
-    for _ in range(10):
-        p = np.asarray(special.expit(slope * off + level), dtype=np.float64)
-        variance = np.maximum((trials * p * (1 - p)).sum(axis=0), 1e-9)
-        level = np.clip(level + (right - (trials * p).sum(axis=0)) / variance, -30, 30)
-    return np.asarray(special.expit(slope * off + level), dtype=np.float64)
 
 
 def q3(fit: AnyFit, responses: ResponsesLike) -> FloatArray:
@@ -325,7 +319,7 @@ def local_dependence(cells: Cells, *, confidence_level: float = 0.95) -> LocalDe
         values = part[upper & np.isfinite(part)]
         count, total = count + len(values), total + float(values.sum())
     mean = total / count if count else np.nan
-    pairs: list[tuple[NDArray[np.int64], ...]] = []
+    pairs: list[tuple[IntArray, ...]] = []
     kept: list[tuple[FloatArray, FloatArray]] = []
     for rows, part, common in _blocks(residual, trials):
         with np.errstate(invalid="ignore"):
@@ -351,15 +345,13 @@ def local_dependence(cells: Cells, *, confidence_level: float = 0.95) -> LocalDe
 class LocalDependence(NamedTuple):
     """Pairs of items with correlated residuals, the most significant first."""
 
-    first: NDArray[np.int64]
+    first: IntArray
     """Index of the item, shape (P,), like the others."""
-    second: NDArray[np.int64]
+    second: IntArray
     q3: FloatArray
 
 
-def _chance_of_products(
-    cells: Cells, first: NDArray[np.int64], second: NDArray[np.int64]
-) -> FloatArray:
+def _chance_of_products(cells: Cells, first: IntArray, second: IntArray) -> FloatArray:
     """Upper bound on the p-value of the sum of products of two items' residuals.
 
     Answers are Binomial and independent given ability; partial credit varies less, so the bound
@@ -419,7 +411,7 @@ def _blocks(
         yield rows, np.clip(part, -1, 1), n
 
 
-def _above(rows: slice, part: FloatArray) -> NDArray[np.bool_]:
+def _above(rows: slice, part: FloatArray) -> BoolArray:
     """Select each pair once, with the later item second."""
     start, stop, _ = rows.indices(int(part.shape[1]))
     later = np.arange(part.shape[1], dtype=np.int64)

@@ -352,3 +352,13 @@ def test_nodes_too_far_apart_are_not_called_converged():
 def test_a_3pl_of_models_that_nothing_tells_apart_is_refused():
     with pytest.raises(DesignError, match="all right or all wrong"):
         fit_irt(ResponseMatrix.from_array(np.zeros((5, 60))), "3pl")
+
+
+def test_a_scale_that_the_answers_do_not_determine_is_noted():
+    few_items = matrix(60, 4, seed=2)
+    unsure, held = (fit_irt(few_items, "2pl", name) for name in ("mml", "auto"))
+
+    assert np.nanmedian(unsure.ability_std_error) > 3 * unsure.ability_distribution[1]
+    assert any(note.startswith("the answers do not determine the scale") for note in unsure.notes)
+    for fit in (held, fit_irt(few_items, "2pl", "mml-items")):
+        assert "determine" not in " ".join(fit.notes)

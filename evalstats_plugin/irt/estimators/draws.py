@@ -66,8 +66,7 @@ def gibbs(
     """
     options = options or McmcOptions()
     if bool((counts.trials != counts.trials.round()).any()):
-        msg = "mcmc needs whole numbers of trials: take another estimator"
-        raise DesignError(msg)
+        raise DesignError("mcmc needs whole numbers of trials: take another estimator")
     device, (n, m) = counts.right.device, counts.right.shape
     needed = 8 * options.chains * (12 * n * m + options.draws * n)
     check_memory(needed, device, f"{options.chains} chains of {n} models × {m} items")
@@ -90,7 +89,9 @@ def gibbs(
     names += ("discrimination_mean", "discrimination_sd")
     named = dict(zip(names, hyper.permute(1, 2, 0), strict=True))
     estimated = names[:3] if kind == "rasch" else names[1:]
-    a, d, covariance = _item_moments(sums / (options.draws * options.chains))
+    a, d, aa, ad, dd = sums / (options.draws * options.chains)
+    rows = ((aa - a * a, ad - a * d), (ad - a * d, dd - d * d))
+    covariance = torch.stack([torch.stack(row, 1) for row in rows], 1)
     chains = kept.transpose(0, 1).contiguous()
     return Draws(chains, {name: named[name] for name in estimated}, a, d, covariance)
 
@@ -139,7 +140,13 @@ def _sweep(counts: Counts, kind: RaschOr2PL, state: _State, generator: torch.Gen
     state = _shift_move(state, generator)
     if kind == "2pl":
         state = _scale_move(state, generator)
-    return _draw_hyper(kind, state, generator)
+    mean = _draw_mean(state.intercept, state.sd, (0.0, _MEAN_SD), generator)
+    state = state._replace(mean=mean, sd=_draw_sd(state.intercept - mean, 3.0, generator))
+    if kind == "rasch":
+        return state._replace(ability_sd=_draw_sd(state.ability, 2.0, generator))
+    slope_mean = _draw_mean(state.slope, state.slope_sd, (1.0, 1.0), generator)
+    slope_sd = _draw_sd(state.slope - slope_mean, 1.0, generator)
+    return state._replace(slope_mean=slope_mean, slope_sd=slope_sd)
 
 
 def _draw_items(
@@ -201,17 +208,6 @@ def _scale_move(state: _State, generator: torch.Generator) -> _State:
     )
 
 
-def _draw_hyper(kind: RaschOr2PL, state: _State, generator: torch.Generator) -> _State:
-    mean = _draw_mean(state.intercept, state.sd, (0.0, _MEAN_SD), generator)
-    sd = _draw_sd(state.intercept - mean, 3.0, generator)
-    if kind == "rasch":
-        ability_sd = _draw_sd(state.ability, 2.0, generator)
-        return state._replace(mean=mean, sd=sd, ability_sd=ability_sd)
-    slope_mean = _draw_mean(state.slope, state.slope_sd, (1.0, 1.0), generator)
-    slope_sd = _draw_sd(state.slope - slope_mean, 1.0, generator)
-    return state._replace(mean=mean, sd=sd, slope_mean=slope_mean, slope_sd=slope_sd)
-
-
 def _draw_mean(
     values: Tensor, sd: Tensor, prior: tuple[float, float], generator: torch.Generator
 ) -> Tensor:
@@ -248,13 +244,6 @@ def _draw_from_table(
     return table.gather(1, place) + (inside - 0.5) * step
 
 
-def _item_moments(mean: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Means of a and d, and their covariance (M, 2, 2), from means of a, d, a², ad, d² (5, M)."""
-    a, d, aa, ad, dd = mean
-    rows = [torch.stack(x, 1) for x in ((aa - a * a, ad - a * d), (ad - a * d, dd - d * d))]
-    return a, d, torch.stack(rows, 1)
-
-
 def fit_mcmc(
     matrix: ResponseMatrix,
     counts: Counts,
@@ -275,6 +264,14 @@ def fit_mcmc(
     hyper = {name: float(value.mean()) for name, value in draws.hyper.items()}
     agreement = chain_agreement(draws.ability.cpu().numpy())
     unit_scale = item_model == "2pl"
+    notes = [*counts.notes, GIBBS_NOTE, *agreement.notes]
+    means = draws.hyper.get("discrimination_mean")
+    turned = 0.0 if means is None else float((means < 0).double().mean())
+    if turned > 0.01:
+        notes.append(
+            f"in {100 * turned:.0f} % of the draws the scale is turned round: too few answers to "
+            "tell able from unable, and means over the draws mix both"
+        )
     return irt_fit(
         matrix,
         ability=torch.as_tensor(ability.mean(axis=0)),
@@ -294,17 +291,5 @@ def fit_mcmc(
             **agreement.diagnostics,
             **run_facts(counts, began),
         },
-        notes=(*counts.notes, GIBBS_NOTE, *agreement.notes, *_reflection_note(draws)),
+        notes=tuple(notes),
     )
-
-
-def _reflection_note(draws: Draws) -> list[str]:
-    """Note where few answers leave the direction of the ability scale open."""
-    means = draws.hyper.get("discrimination_mean")
-    share = 0.0 if means is None else float((means < 0).double().mean())
-    if share <= 0.01:
-        return []
-    return [
-        f"in {100 * share:.0f} % of the draws the scale is turned round: too few answers to tell "
-        "able from unable, and means over the draws mix both"
-    ]

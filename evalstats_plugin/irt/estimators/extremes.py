@@ -151,17 +151,8 @@ def few_answers(
 
 def _few_of(count: int, tried: FloatArray, chance: FloatArray, *, sign: int) -> FloatArray:
     """Abilities at which `count` of a kind with this `chance` (Q, M), or fewer, have each tail."""
-    mass = _number_of(count, tried, chance)
-    at_most = mass.sum(axis=1)
-    if count > 0:
-        at_most = at_most - 0.5 * mass[:, -1]
-    # Few wrong: more probable the abler a model is; few right: the less able.
-    return _inverted(at_most, TAILS if sign > 0 else 1 - TAILS, sign)
-
-
-def _number_of(most: int, tried: FloatArray, chance: FloatArray) -> FloatArray:
-    """P(0), …, P(most) of the number of a kind among all answers, shape (Q, most + 1)."""
-    mass = np.zeros((len(chance), most + 1))
+    # P(0), …, P(count) of the number of the kind among all answers.
+    mass = np.zeros((len(chance), count + 1))
     mass[:, 0] = 1.0
     for j in np.flatnonzero(tried):
         p = chance[:, j : j + 1]
@@ -169,7 +160,11 @@ def _number_of(most: int, tried: FloatArray, chance: FloatArray) -> FloatArray:
             moved = mass * (1 - p)
             moved[:, 1:] += mass[:, :-1] * p
             mass = moved
-    return mass
+    at_most = mass.sum(axis=1)
+    if count > 0:
+        at_most = at_most - 0.5 * mass[:, -1]
+    # Few wrong: more probable the abler a model is; few right: the less able.
+    return _inverted(at_most, TAILS if sign > 0 else 1 - TAILS, sign)
 
 
 def _inverted(probability: FloatArray, tails: FloatArray, sign: int = 1) -> FloatArray:

@@ -144,7 +144,7 @@ class FactorSolution(NamedTuple):
     def for_items(self, counts: Counts) -> FactorSolution:
         """Other items among these models: posterior modes, with these items as their prior."""
         transposed = Counts(counts.right.T, counts.trials.T)
-        design = _with_ones(self.ability)
+        design = torch.cat([self.ability, torch.ones_like(self.ability[:, :1])], dim=1)
         modes = posterior_mode(
             transposed, design, torch.zeros_like(design[:, 0]), self.item_prior()
         )
@@ -159,11 +159,10 @@ def check_dimensions(counts: Counts, n_dimensions: int) -> None:
     """Raise `DesignError` where there are too few models or items for so many dimensions."""
     n, m = counts.right.shape
     if not 1 <= n_dimensions <= min(n - 1, m):
-        msg = (
+        raise DesignError(
             f"{n} models and {m} items cannot tell {n_dimensions} dimensions apart: choose 1 to "
             f"{min(n - 1, m)}, or add models"
         )
-        raise DesignError(msg)
 
 
 class Choice(NamedTuple):
@@ -195,7 +194,16 @@ def cross_validate(
         losses = np.zeros(len(ridges))
         for first in range(0, _FOLDS, step):
             folds = torch.arange(first, min(first + step, _FOLDS), device=fold.device)
-            losses += _path_losses(counts, fold == folds[:, None, None], size, ridges)
+            held_out = fold == folds[:, None, None]
+            right, trials = counts.right * ~held_out, counts.trials * ~held_out
+            at = _start_values(right, trials, size)
+            # Each fit starts from that of the ridge before.
+            for place, ridge in enumerate(ridges):
+                at = _solve(right, trials, ridge, at, _ROUGH).at
+                ability, loading, intercept = _parts(at, right, size)
+                logit = ability @ loading.mT + intercept[:, None]
+                loss = -log_likelihood(counts.right, counts.trials, logit)
+                losses[place] += float((loss * held_out).sum())
         losses /= float(counts.trials.sum())
         choices += [Choice(size, r, float(x)) for r, x in zip(ridges, losses, strict=True)]
         if losses.min() >= best:
@@ -218,21 +226,6 @@ def held_out_loss(counts: Counts, probability: Tensor, held_out: Tensor) -> floa
     p = probability.clamp(1e-12, 1 - 1e-12)
     loss = -(counts.right * p.log() + (counts.trials - counts.right) * torch.log1p(-p))
     return float((loss * held_out).sum() / (counts.trials * held_out).sum())
-
-
-def _path_losses(
-    counts: Counts, held_out: Tensor, size: int, ridges: Sequence[float]
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Total log loss over some folds, by ridge: each fit starts from that of the ridge before."""
-    right, trials = counts.right * ~held_out, counts.trials * ~held_out
-    at, losses = _start_values(right, trials, size), np.zeros(len(ridges))
-    for place, ridge in enumerate(ridges):
-        at = _solve(right, trials, ridge, at, _ROUGH).at
-        ability, loading, intercept = _parts(at, right, size)
-        logit = ability @ loading.mT + intercept[:, None]
-        loss = -log_likelihood(counts.right, counts.trials, logit)
-        losses[place] = float((loss * held_out).sum())
-    return losses
 
 
 def _solve(
@@ -347,7 +340,9 @@ def fit_factor_model(
 
 def score_on_factors(fit: FactorFit, matrix: ResponseMatrix, counts: Counts) -> FactorFit:
     """Score other models on the items of a fit; `counts` are of the same items."""
-    bank = _solution_of(fit, counts.right)
+    arrays = (fit.ability, fit.loading, fit.intercept, fit.prior_precision)
+    parts = (torch.as_tensor(x).to(counts.right) for x in arrays)
+    bank = FactorSolution(*parts, ridge=0.0, log_likelihood=0.0, iterations=0, converged=True)
     # With the prior of the fit, so that its own models would get their own abilities.
     prior = (torch.zeros_like(bank.prior_precision[0]), bank.prior_precision)
     scored = bank._replace(ability=posterior_mode(counts, bank.loading, bank.intercept, prior))
@@ -359,12 +354,20 @@ def score_on_factors(fit: FactorFit, matrix: ResponseMatrix, counts: Counts) -> 
     )
 
 
-def _with_ones(ability: Tensor) -> Tensor:
-    """Design (N, K + 1) of the items' loadings and intercepts."""
-    return torch.cat([ability, torch.ones_like(ability[:, :1])], dim=1)
-
-
 def _record(matrix: ResponseMatrix, counts: Counts, solution: FactorSolution) -> FactorFit:
+    # Of items, abilities taken as known.
+    transposed, chance = Counts(counts.right.T, counts.trials.T), solution.probability().T
+    design = torch.cat([solution.ability, torch.ones_like(solution.ability[:, :1])], dim=1)
+    item_covariance = _inverse_information(transposed, design, chance, solution.item_prior()[1])
+    notes = [*counts.notes, FACTOR_NOTE]
+    if not solution.converged:
+        notes.append(not_converged(solution.iterations))
+    tried = {choice.n_dimensions for choice in solution.choices}
+    if len(tried) > 1 and solution.loading.shape[1] == 1:
+        notes.append(
+            "one dimension predicts answers held out best: item model 2pl fits it with errors that "
+            "hold"
+        )
     return FactorFit(
         estimator="map",
         models=matrix.models,
@@ -374,7 +377,7 @@ def _record(matrix: ResponseMatrix, counts: Counts, solution: FactorSolution) ->
         ability_covariance=as_array(_ability_covariance(counts, solution)),
         loading=as_array(solution.loading),
         intercept=as_array(solution.intercept),
-        item_covariance=as_array(_item_covariance(counts, solution)),
+        item_covariance=as_array(item_covariance),
         correlation=np.eye(solution.loading.shape[1]),
         prior_precision=as_array(solution.prior_precision),
         hyperparameters={"ridge": solution.ridge},
@@ -385,14 +388,8 @@ def _record(matrix: ResponseMatrix, counts: Counts, solution: FactorSolution) ->
             "likelihood": "joint",
             "choices": [choice._asdict() for choice in solution.choices],
         },
-        notes=(*counts.notes, FACTOR_NOTE, *_solution_notes(solution)),
+        notes=tuple(notes),
     )
-
-
-def _solution_of(fit: FactorFit, like: Tensor) -> FactorSolution:
-    arrays = (fit.ability, fit.loading, fit.intercept, fit.prior_precision)
-    parts = (torch.as_tensor(x).to(like) for x in arrays)
-    return FactorSolution(*parts, ridge=0.0, log_likelihood=0.0, iterations=0, converged=True)
 
 
 def _ability_covariance(counts: Counts, solution: FactorSolution) -> Tensor:
@@ -401,29 +398,8 @@ def _ability_covariance(counts: Counts, solution: FactorSolution) -> Tensor:
     return _inverse_information(counts, solution.loading, chance, solution.prior_precision)
 
 
-def _item_covariance(counts: Counts, solution: FactorSolution) -> Tensor:
-    """Posterior covariance of each item, abilities taken as known, (M, K + 1, K + 1)."""
-    transposed = Counts(counts.right.T, counts.trials.T)
-    precision = solution.item_prior()[1]
-    design = _with_ones(solution.ability)
-    return _inverse_information(transposed, design, solution.probability().T, precision)
-
-
 def _inverse_information(counts: Counts, design: Tensor, chance: Tensor, prior: Tensor) -> Tensor:
     k = design.shape[1]
     products = (design[:, :, None] * design[:, None]).flatten(1)
     weight = counts.trials * chance * (1 - chance)
     return linalg.inv((weight @ products).view(-1, k, k) + prior)
-
-
-def _solution_notes(solution: FactorSolution) -> list[str]:
-    notes: list[str] = []
-    if not solution.converged:
-        notes.append(not_converged(solution.iterations))
-    tried = {choice.n_dimensions for choice in solution.choices}
-    if len(tried) > 1 and solution.loading.shape[1] == 1:
-        notes.append(
-            "one dimension predicts answers held out best: item model 2pl fits it with errors that "
-            "hold"
-        )
-    return notes

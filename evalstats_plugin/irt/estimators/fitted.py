@@ -106,16 +106,21 @@ def fit_mml(
         )
     return replace(
         fit,
-        diagnostics=_diagnostics(counts, marginal, began)
-        | {"prior": prior}
-        | ({"converged": False} if node_error else {}),
+        diagnostics={
+            "iterations": marginal.search.steps,
+            "converged": bool(marginal.search.converged) and not node_error,
+            "last_change": marginal.search.change,
+            "log_likelihood": marginal.log_likelihood,
+            "n_nodes": len(marginal.nodes.at),
+            "node_spacing": marginal.node_spacing,
+            **run_facts(counts, began),
+            "prior": prior,
+        },
         hyperparameters=fit.hyperparameters
         | {"dispersion": dispersion}
         | ({"upper": options.upper} if options.upper < 1 else {}),
-        notes=(*fit.notes, *notes, *suspects_note(fit), *_flat_note(flat),
-               *_untold_note(marginal, spread),
-               *(_missing_errors_note(fit, m) if wanted else ())),
-    )  # fmt: skip
+        notes=(*fit.notes, *notes, *suspects_note(fit), *_item_notes(fit, flat, marginal, spread)),
+    )
 
 
 def _fit_with_dispersion(
@@ -157,11 +162,10 @@ def _varied_items(counts: Counts) -> tuple[Counts, FloatArray | None]:
     if not bool(flat.any()):
         return counts, None
     if bool(flat.all()):
-        msg = (
+        raise DesignError(
             f"each of {len(flat)} items is all right or all wrong, so none tells models apart: "
             'take estimator "mml-items", or an item prior (option prior)'
         )
-        raise DesignError(msg)
     kept = counts.of_items(~flat)
     as_if_half = torch.log((trials - right + 0.5) / (right + 0.5))
     return kept, as_array(torch.where(flat, as_if_half, torch.nan))
@@ -273,18 +277,6 @@ def _prior_moments(marginal: Marginal) -> dict[str, Any]:
     return {f"item_{name}": {"mean": mean[k], "sd": float(sd[k])} for k, name in enumerate(names)}
 
 
-def _diagnostics(counts: Counts, marginal: Marginal, began: float) -> dict[str, Any]:
-    return {
-        "iterations": marginal.search.steps,
-        "converged": bool(marginal.search.converged),
-        "last_change": marginal.search.change,
-        "log_likelihood": marginal.log_likelihood,
-        "n_nodes": len(marginal.nodes.at),
-        "node_spacing": marginal.node_spacing,
-        **run_facts(counts, began),
-    }
-
-
 def _search_notes(marginal: Marginal, counts: Counts) -> list[str]:
     notes: list[str] = []
     if not marginal.search.converged:
@@ -303,42 +295,38 @@ def _search_notes(marginal: Marginal, counts: Counts) -> list[str]:
     return notes
 
 
-def _untold_note(marginal: Marginal, spread: Covariances | None) -> list[str]:
-    """Note on items whose asymptotes follow their prior, as with few models they all do."""
-    if spread is None or marginal.form.common_asymptotes:
-        return []
-    items = counted(len(spread.items), "item")
+def _item_notes(
+    fit: IRTFit, flat: FloatArray | None, marginal: Marginal, spread: Covariances | None
+) -> list[str]:
+    """Note on items about which the answers say nothing, or hardly tell a parameter."""
     notes: list[str] = []
-    for column, _, precision in marginal.form.log_priors(marginal.items):
+    if flat is not None:
+        n = int((~np.isnan(flat)).sum())
+        notes.append(
+            f"{counted(n, 'item')} all right or all wrong {'tells' if n == 1 else 'tell'} nothing "
+            "without an item prior: set aside, with a difficulty as if half an answer were "
+            "otherwise"
+        )
+    if spread is None:
+        return notes
+    items = counted(len(spread.items), "item")
+    # With few models all asymptotes follow their prior.
+    priors = [] if marginal.form.common_asymptotes else marginal.form.log_priors(marginal.items)
+    for column, _, precision in priors:
         untold = int((spread.items[:, column, column] * precision > _UNTOLD**2).sum())
         if untold:
             notes.append(
                 f"the {'upper' if column > 2 else 'lower'} asymptote of {untold} of {items} is "
                 "that of the prior: the answers hardly tell it"
             )
-    return notes
-
-
-def _flat_note(flat: FloatArray | None) -> list[str]:
-    if flat is None:
-        return []
-    n = int((~np.isnan(flat)).sum())
-    return [
-        f"{counted(n, 'item')} all right or all wrong {'tells' if n == 1 else 'tell'} nothing "
-        "without an item prior: set aside, with a difficulty as if half an answer were otherwise"
-    ]
-
-
-def _missing_errors_note(fit: IRTFit, n_estimated: int) -> list[str]:
-    """Note on estimated items whose standard errors are NaN because the likelihood is flat."""
+    # NaN where the likelihood is flat.
     errors = [fit.difficulty_std_error]
     errors += [] if fit.item_model == "rasch" else [fit.discrimination_std_error]
-    whole = int(np.isfinite(errors).all(axis=0).sum())
-    if whole == n_estimated:
-        return []
-    n = n_estimated - whole
-    return [
-        f"{counted(n, 'item')} {'has' if n == 1 else 'have'} no standard error of difficulty or "
-        "discrimination: the answers hardly tell it. Take an item prior (option prior), or "
-        "estimator mml-items"
-    ]
+    missing = len(spread.items) - int(np.isfinite(errors).all(axis=0).sum())
+    if missing:
+        notes.append(
+            f"{counted(missing, 'item')} {'has' if missing == 1 else 'have'} no standard error of "
+            "difficulty or discrimination: the answers hardly tell it. Take an item prior (option "
+            "prior), or estimator mml-items"
+        )
+    return notes

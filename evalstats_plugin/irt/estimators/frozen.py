@@ -1,8 +1,7 @@
 """Models scored on known items, items placed among known models, and held-out predictions.
 
 * `score`: abilities of models on known items
-* `fit_curves`: a one-dimensional fit that places other models and items; `Fitted` is its protocol,
-  which factor models satisfy too
+* `fit_curves`: a one-dimensional fit that places other models and items, as factor models can too
 * `predict_held_out`, `score_held_out`, `calibration`: how well a fit predicts cells that it has not
   seen
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -42,8 +41,9 @@ from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, stead
 
 ScoreMethod = Literal["eap", "map", "ml", "wle"]
 
-Estimator: TypeAlias = Callable[[Counts], "Fitted | Tensor"]
-"""Fits counts. One that returns P(right) itself, (N, M), gets trained and exposed cells at once."""
+Estimator: TypeAlias = Callable[[Counts], Any]
+"""Fits counts. One that returns P(right) itself, (N, M), gets trained and exposed cells at once;
+any other returns a fit with the methods of `CurvesFit`, as factor models have them."""
 
 FARTHEST = 20.0
 """Bound of abilities in `score`, whose likelihood may have no maximum."""
@@ -181,38 +181,13 @@ class CurvesFit:
 
     def for_items(self, counts: Counts) -> CurvesFit:
         """Other items, under the fit's population of items, abilities taken as known."""
-        curve, exact = averaged_curves(
-            counts.tempered(self.dispersion),
-            self.ability,
-            self.std_error,
-            self.population,
-            self.nodes,
-        )
+        counts, models = counts.tempered(self.dispersion), (self.ability, self.std_error)
+        curve, exact = averaged_curves(counts, *models, self.population, self.nodes)
         return replace(self, curve=curve, exact=exact)
 
     def crossed(self, other: CurvesFit) -> CurvesFit:
         """These models on the items of another fit."""
         return replace(other, ability=self.ability, weight=self.weight)
-
-
-class Fitted(Protocol):
-    """Protocol of fits that can place other models on their items, and items among their models."""
-
-    def probability(self) -> Tensor:
-        """P(right) of its models on its items, shape (N, M)."""
-        ...
-
-    def for_models(self, counts: Counts) -> Any:
-        """Other models on the same items, from counts of shape (n, M)."""
-        ...
-
-    def for_items(self, counts: Counts) -> Any:
-        """The same models on other items, from counts of shape (N, m)."""
-        ...
-
-    def crossed(self, other: Any) -> Any:
-        """These models on the items of another fit."""
-        ...
 
 
 def predict_held_out(estimator: Estimator, counts: Counts, split: Split) -> FloatArray:
@@ -226,13 +201,16 @@ def predict_held_out(estimator: Estimator, counts: Counts, split: Split) -> Floa
     device = counts.trials.device
     train, exposed = (torch.as_tensor(part).to(device) for part in (split.train, split.exposed))
     models, items = train.any(1), train.any(0)
-    _check_exposed(split)
+    for axis, what in ((1, "models"), (0, "items")):
+        bare = int((split.test.any(axis) & ~(split.train | split.exposed).any(axis)).sum())
+        if bare:
+            msg = f"{bare} held-out {what} have no exposed cell, from which they could be placed"
+            raise DesignError(f"{msg}: add answers")
     fitted = estimator(_selected(counts, train, models, items))
     if isinstance(fitted, Tensor):
         if bool(exposed.any()):
             every = torch.ones_like(models), torch.ones_like(items)
-            refitted = estimator(_selected(counts, train | exposed, *every))
-            return as_array(refitted if isinstance(refitted, Tensor) else refitted.probability())
+            fitted = estimator(_selected(counts, train | exposed, *every))
         return as_array(fitted)
     predicted = torch.empty_like(counts.right)
     predicted[torch.outer(models, items)] = fitted.probability().flatten()
@@ -242,15 +220,6 @@ def predict_held_out(estimator: Estimator, counts: Counts, split: Split) -> Floa
     predicted[torch.outer(models, ~items)] = new_items.probability().flatten()
     predicted[torch.outer(~models, ~items)] = new_models.crossed(new_items).probability().flatten()
     return as_array(predicted)
-
-
-def _check_exposed(split: Split) -> None:
-    used = split.train | split.exposed
-    for axis, what in ((1, "models"), (0, "items")):
-        bare = int((split.test.any(axis) & ~used.any(axis)).sum())
-        if bare:
-            msg = f"{bare} held-out {what} have no exposed cell, from which they could be placed"
-            raise DesignError(f"{msg}: add answers")
 
 
 def _selected(counts: Counts, cells: Tensor, models: Tensor, items: Tensor) -> Counts:

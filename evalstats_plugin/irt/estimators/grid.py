@@ -128,9 +128,8 @@ def arrange(counts: Counts) -> Answers:
         common_trials = trials.common_row()
         if common_trials is None:
             return Answers(counts.right, counts.trials, None)
-        return Answers(
-            counts.right, common_trials, common_trials.new_zeros(len(trials), dtype=torch.long)
-        )
+        first = common_trials.new_zeros(len(trials), dtype=torch.long)
+        return Answers(counts.right, common_trials, first)
     # Whole numbers below 2^20 make exact sums: equal rows have equal sums.
     key = (torch.arange(1, trials.shape[1] + 1, device=trials.device) * 48271**2) % 1048573
     sums = trials.double() @ key.double()
@@ -147,10 +146,11 @@ def arrange(counts: Counts) -> Answers:
 
 def log_likelihood(answers: Answers, items: Items, at: Tensor) -> Tensor:
     """Log-likelihood of each model at each ability `at` (Q,), shape (N, Q)."""
-    if answers.windows is None:
-        by_pattern = at.new_zeros(len(answers.trials), len(at))
-    else:
-        by_pattern = answers.windows.outside(at)
+    by_pattern = at.new_zeros(len(answers.trials), len(at))
+    if answers.windows is not None:
+        by_pattern.fill_(-torch.inf)
+        for rows, nodes in answers.windows.parts:
+            by_pattern[rows, nodes] = 0.0
     by_model = at.new_zeros(len(answers.right), len(at))
     if items.logistic:
         # The log-odds are linear in θ: two columns in place of Q.
@@ -176,15 +176,12 @@ class Posterior(NamedTuple):
 
 def posterior(answers: Answers, items: Items, nodes: Nodes) -> Posterior:
     """Bayes' rule on the grid, in log space: thousands of items do not underflow."""
-    if answers.windows is not None and items.logistic:
-        return _posterior_in_windows(answers, answers.windows, items, nodes)
-    joint = log_likelihood(answers, items, nodes.at).add_(nodes.log_weight)
-    total = torch.logsumexp(joint, dim=1)
-    return Posterior(joint.sub_(total[:, None]).exp_(), total)
-
-
-def _posterior_in_windows(answers: Answers, by: Windows, items: Items, nodes: Nodes) -> Posterior:
-    """`posterior` within the windows, and 0 elsewhere."""
+    by = answers.windows
+    if by is None or not items.logistic:
+        joint = log_likelihood(answers, items, nodes.at).add_(nodes.log_weight)
+        total = torch.logsumexp(joint, dim=1)
+        return Posterior(joint.sub_(total[:, None]).exp_(), total)
+    # Within the windows, and 0 elsewhere.
     sums = product(answers.right, torch.stack([items.slope, items.intercept], dim=1))[by.order]
     wrong = log_odds_and_wrong(items, nodes.at)[1]
     weights = sums.new_zeros(len(sums), len(nodes.at))
@@ -265,11 +262,6 @@ def even_nodes(low: float, high: float, count: int, like: Tensor) -> Nodes:
     return Nodes(at, -0.5 * at * at + math.log(width / math.sqrt(2 * math.pi)))
 
 
-def spacing(nodes: Nodes) -> float:
-    """Distance of neighbouring nodes."""
-    return float(nodes.at[1] - nodes.at[0])
-
-
 def fitting_nodes(nodes: Nodes, mean: Tensor, sd: Tensor) -> Nodes | None:
     """Nodes for posteriors of these moments, (N,) each; None where the present nodes suit.
 
@@ -278,7 +270,8 @@ def fitting_nodes(nodes: Nodes, mean: Tensor, sd: Tensor) -> Nodes | None:
     """
     reach = min(float((mean.abs() + 6 * sd).max()), 12.0)
     narrowest = float(sd.min())
-    fine = spacing(nodes) <= LOOSEST * narrowest or len(nodes.at) >= MOST
+    distance = float(nodes.at[1] - nodes.at[0])
+    fine = distance <= LOOSEST * narrowest or len(nodes.at) >= MOST
     if fine and float(nodes.at[-1]) >= reach - 2 * narrowest:
         return None
     reach += 2 * narrowest
@@ -359,13 +352,6 @@ class Windows(NamedTuple):
     """First and last node of each model's window, shape (N, 2)."""
     inner: Tensor
     """Shape (N, 2): 1 where the grid continues beyond that end, 0 where the grid ends too."""
-
-    def outside(self, like: Tensor) -> Tensor:
-        """0 inside the windows and -inf outside, shape (N, Q), models by ability; `like` (Q,)."""
-        mask = like.new_full((len(self.order), len(like)), -torch.inf)
-        for rows, nodes in self.parts:
-            mask[rows, nodes] = 0.0
-        return mask
 
     def lost(self, weights: Tensor) -> Tensor:
         """Largest of the weights (N, Q) at an inner end of a window: as much may lie outside."""

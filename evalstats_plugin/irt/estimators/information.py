@@ -134,9 +134,16 @@ def _observed(answers: Answers, fit: Marginal, *, sandwich: bool, exact: bool) -
     """Covariances by Louis' identity; parameters are in the order (p, M)."""
     complete = _complete_information(answers, fit)
     m, p, _ = complete.shape
-    mean, lost, with_ability = (
-        _posterior_scores(answers, fit) if exact else _expanded_scores(answers, fit)
-    )
+    if exact:
+        mean, lost, with_ability = _posterior_scores(answers, fit)
+    else:
+        coefficients = [
+            _score_slopes(answers, fit, [shape]).permute(1, 0, 2).flatten(1)
+            for shape in _polynomials(fit, POLYNOMIALS)
+        ]
+        lost = torch.stack([rows.T @ rows for rows in coefficients]).sum(dim=0)
+        # The coefficient of degree 1 is the covariance with ability over its deviation.
+        mean, with_ability = fit.mean, coefficients[0] * fit.variance.sqrt()[:, None]
     information = -lost
     of_each = torch.einsum("mpr,mn->pmrn", complete, torch.eye(m).to(complete))
     information += of_each.reshape(p * m, p * m)
@@ -164,17 +171,6 @@ def _observed(answers: Answers, fit: Marginal, *, sandwich: bool, exact: bool) -
     if fit.form.common_slope:
         with_slope = torch.cat([moves @ covariance[0], covariance[0, :1]])
     return Covariances(items, abilities, with_slope)
-
-
-def _expanded_scores(answers: Answers, fit: Marginal) -> tuple[Tensor, Tensor, Tensor]:
-    """As `_posterior_scores`, by coefficients of the scores in polynomials; no mean of scores."""
-    coefficients = [
-        _score_slopes(answers, fit, [shape]).permute(1, 0, 2).flatten(1)
-        for shape in _polynomials(fit, POLYNOMIALS)
-    ]
-    lost = torch.stack([rows.T @ rows for rows in coefficients]).sum(dim=0)
-    # The coefficient of degree 1 is the covariance with ability over its deviation.
-    return fit.mean, lost, coefficients[0] * fit.variance.sqrt()[:, None]
 
 
 def _posterior_scores(answers: Answers, fit: Marginal) -> tuple[Tensor, Tensor, Tensor]:
@@ -367,7 +363,15 @@ def eliminated(dense: Tensor, edges: Tensor, item_blocks: Tensor) -> Eliminated:
     flat = scaled.flatten(1)
     inverted = _halves(dense, flat)
     if inverted is None:
-        return _eliminated_indefinite(dense, edges, inverse)
+        # Not positive definite: inverted in twice the time.
+        through = torch.einsum("mpr,rnm->pnm", inverse, edges)
+        rest = dense.clone()
+        for here, product in zip(edges, through, strict=True):
+            rest.addmm_(here, product.T, alpha=-1)
+        covariance = linalg.inv(rest)
+        spread = torch.stack([covariance @ part for part in through])
+        items = inverse + torch.einsum("pnm,rnm->mpr", through, spread)
+        return Eliminated(covariance, items, spread[:, -1])
     covariance, half = inverted
     last = (covariance[-1] @ flat).view(scaled.shape[1:])
     half = half.view(scaled.shape)
@@ -376,18 +380,6 @@ def eliminated(dense: Tensor, edges: Tensor, item_blocks: Tensor) -> Eliminated:
     )
     items = inverse + factor @ spread.permute(2, 0, 1) @ factor.mT
     return Eliminated(covariance, items, torch.einsum("mrk,km->rm", factor, last))
-
-
-def _eliminated_indefinite(dense: Tensor, edges: Tensor, inverse: Tensor) -> Eliminated:
-    """Invert a precision that is not positive definite, in twice the time."""
-    through = torch.einsum("mpr,rnm->pnm", inverse, edges)
-    rest = dense.clone()
-    for here, product in zip(edges, through, strict=True):
-        rest.addmm_(here, product.T, alpha=-1)
-    covariance = linalg.inv(rest)
-    spread = torch.stack([covariance @ part for part in through])
-    items = inverse + torch.einsum("pnm,rnm->mpr", through, spread)
-    return Eliminated(covariance, items, spread[:, -1])
 
 
 def _halves(dense: Tensor, edges: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -436,7 +428,16 @@ def nearly_eliminated(
     factor = cholesky(inverse)
     scaled = torch.empty_like(edges)
     _scale(edges, factor.to(edges.dtype), out=scaled.unbind(0))
-    base = linalg.qr(_leading_directions(scaled, guess).to(item_blocks.dtype))[0]
+    # Directions of the largest eigenvalues, by subspace iteration; those at the start that are not
+    # guessed only have to differ.
+    place = torch.arange(scaled.shape[1], device=scaled.device, dtype=scaled.dtype)[:, None]
+    count = torch.arange(guess.shape[1], _DIRECTIONS, device=scaled.device)
+    base = torch.cat([guess.to(scaled.dtype), torch.cos(place * (1 + count))], dim=1)
+    for _ in range(_TURNS):
+        base = linalg.qr(base)[0]
+        # Products with few columns are fast in this order.
+        base = torch.stack([((base.T @ part) @ part.T).T for part in scaled]).sum(dim=0)
+    base = linalg.qr(base.to(item_blocks.dtype))[0]
     seen = torch.stack([base.T @ part.to(item_blocks.dtype) for part in scaled])
     square = torch.einsum("pkm,plm->kl", seen, seen)
     if not bool(square.isfinite().all()):
@@ -458,19 +459,6 @@ def nearly_eliminated(
         directions=base * beyond.clamp_min(0).sqrt(),
         items=inverse + factor @ cost @ factor.mT,
     )
-
-
-def _leading_directions(scaled: Tensor, guess: Tensor) -> Tensor:
-    """Directions of the largest eigenvalues, shape (R, k), by subspace iteration."""
-    place = torch.arange(scaled.shape[1], device=scaled.device, dtype=scaled.dtype)[:, None]
-    # The other start directions only have to differ.
-    count = torch.arange(guess.shape[1], _DIRECTIONS, device=scaled.device)
-    base = torch.cat([guess.to(scaled.dtype), torch.cos(place * (1 + count))], dim=1)
-    for _ in range(_TURNS):
-        base = linalg.qr(base)[0]
-        # Products with few columns are fast in this order.
-        base = torch.stack([((base.T @ part) @ part.T).T for part in scaled]).sum(dim=0)
-    return base
 
 
 def _scale(edges: Tensor, factor: Tensor, *, out: Sequence[Tensor]) -> None:

@@ -212,7 +212,11 @@ def points(
         first = first + _first_information(population.kind, m2[None], ability, trials)[0]
         second = residual_sd**-2 + _second_information(population, ability, trials)
         precision = second - slope**2 / residual_sd**4 / first
-        x2, log_step = _line(m2, reach * s2, wide / xp.sqrt(precision), most)
+        # Equally spaced values of x_2, and the log of their distance.
+        half = int(xp.clip(xp.ceil(reach * s2 / (wide / xp.sqrt(precision))), None, most))
+        step = reach * s2 / half
+        x2 = m2 + step * cast(places(2 * half + 1, step) - half, step)
+        log_step = xp.log(step)
         centre = m1 + slope * (s1 / s2) ** 2 * (x2 - m2)
         spread = s1 * xp.exp(log_s2) / s2
     gain = _first_information(population.kind, x2, ability, trials)
@@ -237,15 +241,6 @@ def discrimination_of(log_discrimination: Array) -> Array:
     """Discrimination, bounded above."""
     xp = namespace(log_discrimination)
     return xp.exp(xp.clip(log_discrimination, None, _STEEPEST))
-
-
-def _line(middle: Array, reach: Array, step: Array, most: int) -> tuple[Array, Array]:
-    """Equally spaced values of x_2, and the log of their distance."""
-    xp = namespace(reach)
-    half = int(xp.clip(xp.ceil(reach / step), None, most))
-    step = reach / half
-    place = cast(places(2 * half + 1, reach) - half, reach)
-    return middle + step * place, xp.log(step)
 
 
 def _first_information(kind: Kind, x2: Array, ability: Array, trials: Array) -> Array:

@@ -45,7 +45,6 @@ from evalstats_plugin.irt.model.arrays import (
     by_columns,
     cast,
     complement,
-    eye,
     inverse_information,
     largest,
     less_product,
@@ -209,7 +208,12 @@ def items_integrated(
     if kind != "rasch":
         rasch, wide = maximum, maximum.state
         spreads = _SPREADS if len(counts.right) <= _FEW else (_SPREAD,)
-        starts = [_spread_out(wide, kind, math.log(spread)) for spread in spreads]
+        signed, (location, wide_sd) = kind == "2pl-signed", wide.population.values
+        place = [float(-location if signed else location), float(wide_sd), float(signed), 0.0]
+        starts = [
+            (wide.ability, Population(kind, array_of([*place, math.log(spread)], wide.ability)))
+            for spread in spreads
+        ]
         maximum = _best_search(counts.tempered(phi), starts, max_steps)
         if estimated:
             start = maximum.state.ability, maximum.state.population
@@ -393,15 +397,6 @@ def _best_search(
     return maximum._replace(iterations=best.iterations + maximum.iterations)
 
 
-def _spread_out(rasch: Evaluation, kind: Kind, log_spread: float) -> tuple[Array, Population]:
-    """Start of a 2PL: a Rasch model whose discriminations vary."""
-    location, spread = rasch.population.values
-    signed = kind == "2pl-signed"
-    values = [-location if signed else location, spread]
-    values += [float(signed), 0.0, log_spread]
-    return rasch.ability, Population(kind, array_of([float(x) for x in values], rasch.ability))
-
-
 def _with_settled_points(
     counts: Counts, maximum: _Maximum, max_steps: int
 ) -> tuple[_Maximum, float]:
@@ -453,7 +448,7 @@ def _summary(
         gradient = xp.stack([-b / a, -1 / a], 1)
         b_error = xp.sqrt(xp.einsum("mi,mij,mj->m", gradient, spread[:, :2, :2], gradient))
     # Abilities move by the shift; so that a θ + d stays, so do b and d.
-    turn = eye(2, a) + zeros((len(a), 2, 2), a)
+    turn = zeros((len(a), 2, 2), a) + array_of(np.eye(2), a)
     turn[:, 1, 0] = shift
     reason = _reason(maximum, rasch, node_error, len(a))
     return ItemsIntegratedFit(
@@ -528,11 +523,9 @@ def _hyperparameters(population: Population, shift: float) -> dict[str, float]:
 def population_of(fit: ItemsIntegratedFit, kind: Kind) -> Population:
     """Population of the items on the scale of the abilities, from `fit.hyperparameters`."""
     parameters = fit.hyperparameters
-    first, second = (
-        ("intercept", "discrimination")
-        if kind == "2pl-signed"
-        else ("difficulty", "log_discrimination")
-    )
+    first, second = "difficulty", "log_discrimination"
+    if kind == "2pl-signed":
+        first, second = "intercept", "discrimination"
     sd = parameters[f"{first}_sd"]
     values = [parameters[f"{first}_mean"], math.log(sd)]
     if kind != "rasch":
@@ -572,16 +565,8 @@ def start_of(counts: Counts, fit: ItemsIntegratedFit, kind: Kind) -> Start:
     return Start(evaluate(counts, fit.ability, population, grid), grid)
 
 
-class Refit(NamedTuple):
-    """A fit to other answers."""
-
-    state: Evaluation
-    grid: Points
-    converged: bool
-
-
 @np.errstate(all="ignore")
-def refit(counts: Counts, start: Start, models: Array, phi: float) -> Refit:
+def refit(counts: Counts, start: Start, models: Array, phi: float) -> _Maximum:
     """Fit other answers from the estimate of a fit, with the information that its answers lack.
 
     Parameters
@@ -598,18 +583,17 @@ def refit(counts: Counts, start: Start, models: Array, phi: float) -> Refit:
     at = start.state.ability[models], start.state.population
     if len(np.unique(as_array(models))) < len(models):
         # Some models count twice: fewer differ, items vary otherwise, and need other points.
-        maximum = _newton_search(counts, at, _REFIT_STEPS)
-        return Refit(maximum.state, maximum.grid, maximum.converged)
+        return _newton_search(counts, at, _REFIT_STEPS)
     state = evaluate(counts, *at, start.grid, given_missing=missing)
-    for _ in range(_REFIT_STEPS):
+    for steps in range(_REFIT_STEPS):
         step, gain, _ = _newton_step(state)
         length = min(1.0, _LONGEST / max(float(xp.abs(step).max()), _TOLERANCE))
         at = _moved(state, step * length)
         if gain < _REFIT:
             last = state._replace(ability=at[0], population=at[1])
-            return Refit(last, start.grid, converged=True)
+            return _Maximum(last, start.grid, steps, converged=True)
         state = evaluate(counts, *at, start.grid, given_missing=missing)
-    return Refit(state, start.grid, converged=False)
+    return _Maximum(state, start.grid, _REFIT_STEPS, converged=False)
 
 
 @np.errstate(all="ignore")
@@ -691,11 +675,8 @@ def averaged_curves(
     for level, blocks in _curves(counts, ability, population, grid):
         here = xp.zeros_like(level.level)
         for z, weight in zip(*normal, strict=True):
-            here += (
-                float(weight)
-                / math.sqrt(2 * math.pi)
-                * _chance(level.guess, ability + float(z) * std_error, grid)
-            )
+            share = float(weight) / math.sqrt(2 * math.pi)
+            here += share * _chance(level.guess, ability + float(z) * std_error, grid)
         chance_at_nodes = _chance(level.guess, nodes, grid)
         for block in blocks:
             exact[:, block.items] = (block.weight @ here[block.points]).T
@@ -1229,24 +1210,24 @@ def fit_mml_items(
     kind = "2pl-signed" if options.signed else item_model
     m = counts.right.shape[1]
     guess, guess_error = np.zeros(m), np.full(m, np.nan)
+    how: dict[str, Any] = {"dispersion": options.dispersion, "max_steps": options.max_steps}
     if options.estimate_guessing:
-        integrated, c, error = with_common_guessing(
-            counts, kind, dispersion=options.dispersion, max_steps=options.max_steps
-        )
+        integrated, c, error = with_common_guessing(counts, kind, **how)
         guess, guess_error = np.full(m, c), np.full(m, error)
     else:
-        integrated = items_integrated(
-            counts, kind, dispersion=options.dispersion, max_steps=options.max_steps
-        )
+        integrated = items_integrated(counts, kind, **how)
         guess = guess if counts.guess is None else as_array(counts.guess)
-    notes = [
-        *counts.notes,
-        *dispersion_note(integrated.dispersion),
-        *below_chance_note(matrix, guess),
-    ]
+    notes = [*counts.notes, *dispersion_note(integrated.dispersion)]
+    notes += below_chance_note(matrix, guess)
     if integrated.reason:
         notes.append(integrated.reason)
-    notes += _extremes_note(matrix, integrated, guessed=bool(guess.any()))
+    extreme, guessed = as_array(integrated.extreme), bool(guess.any())
+    if extreme.any() and np.isfinite(as_array(integrated.covariance)).all():
+        what = "no better than guessing" if guessed else "all wrong"
+        notes.append(f"models all right or {what}: abilities as if half an item were otherwise")
+    else:
+        said = "They take no part in the fit;"
+        notes += extremes_note(matrix.models, extreme, said, guessed=guessed)
     item_covariance = as_array(integrated.item_covariance)
     if item_model == "rasch":
         # A slope that is given has no error: what rounding leaves of one is not shown.
@@ -1280,19 +1261,6 @@ def fit_mml_items(
         notes=tuple(notes),
     )
     return replace(fit, notes=(*fit.notes, *discriminations_note(fit)))
-
-
-def _extremes_note(
-    matrix: ResponseMatrix, integrated: ItemsIntegratedFit, *, guessed: bool
-) -> list[str]:
-    """Say what is known of models all right, or right no more often than by guessing."""
-    extreme = as_array(integrated.extreme)
-    if not extreme.any():
-        return []
-    if np.isfinite(as_array(integrated.covariance)).all():
-        what = "no better than guessing" if guessed else "all wrong"
-        return [f"models all right or {what}: abilities as if half an item were otherwise"]
-    return extremes_note(matrix.models, extreme, "They take no part in the fit;", guessed=guessed)
 
 
 def discriminations_note(fit: IRTFit) -> list[str]:

@@ -160,7 +160,7 @@ def joint_fit(
         None is joint maximum likelihood.
     """
     penalty = penalty or Penalty()
-    data, extreme, flat = _prepared(counts, kind, penalty)
+    data, start, extreme, flat = _prepared(counts, kind, penalty)
     by_gradient = None if optimiser == "newton" else FirstOrder(optimiser)
 
     def climb(at: Tensor) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
@@ -173,10 +173,8 @@ def joint_fit(
                 step, gain = _scoring_step(data, state, information_here, uphill)
                 return torch.cat(step)[None], gain[None]
             # Blocks of a matrix that is not negative: its largest eigenvalue is at most their sum.
-            curvature = (
-                information_here.ability.max()
-                + information_here.items.diagonal(dim1=1, dim2=2).sum(1).max()
-            )
+            of_items = information_here.items.diagonal(dim1=1, dim2=2).sum(1).max()
+            curvature = information_here.ability.max() + of_items
             gradient = torch.cat(uphill)[None]
             gain = gradient.square().sum(1) / curvature
             return by_gradient.step(at, gradient, curvature), gain
@@ -191,7 +189,7 @@ def joint_fit(
 
     optimum = ascend(
         climb,
-        _start(data),
+        start,
         tolerance=_GAIN if by_gradient is None else _GAIN_OF_GRADIENTS,
         max_steps=max_steps,
         longest=_LONGEST,
@@ -201,11 +199,10 @@ def joint_fit(
     information = _information(data, state)
     item_inverse = linalg.inv(information.items)
     covariance = _ability_covariance(data, state, information, item_inverse)
-    item_inverse = (
-        item_inverse.flip(1, 2)
-        if kind == "2pl"
-        else torch.nn.functional.pad(item_inverse, (1, 0, 1, 0))
-    )
+    if kind == "2pl":
+        item_inverse = item_inverse.flip(1, 2)
+    else:
+        item_inverse = torch.nn.functional.pad(item_inverse, (1, 0, 1, 0))
     shift = state.ability.mean()
     centre = torch.eye(len(covariance)).to(covariance) - 1 / len(covariance)
     slope = state.slope if kind == "rasch" else torch.where(flat, torch.nan, state.slope)
@@ -216,15 +213,17 @@ def joint_fit(
         discrimination=slope,
         intercept=torch.where(flat, torch.nan, state.intercept + state.slope * shift),
         item_covariance=torch.where(flat[:, None, None], torch.nan, item_inverse),
-        log_likelihood=_log_likelihood(data, state),
+        log_likelihood=log_likelihood(data.right, data.trials, _logit(state)).sum(),
         extreme=extreme,
         iterations=optimum.steps,
         converged=bool(optimum.converged) and not far,
     )
 
 
-def _prepared(counts: Counts, kind: RaschOr2PL, penalty: Penalty) -> tuple[_Data, Tensor, Tensor]:
-    """Answers to fit (N, M), extreme models (N,), and flat items (M,).
+def _prepared(
+    counts: Counts, kind: RaschOr2PL, penalty: Penalty
+) -> tuple[_Data, Tensor, Tensor, Tensor]:
+    """Answers to fit (N, M), where to start, extreme models (N,), and flat items (M,).
 
     Items all right or all wrong do not inform about abilities. Without a prior they are left out
     before the extreme models are determined.
@@ -238,14 +237,10 @@ def _prepared(counts: Counts, kind: RaschOr2PL, penalty: Penalty) -> tuple[_Data
     extreme = (hits.sum(1) >= total).to(hits) - (hits.sum(1) <= 0).to(hits)
     if penalty.ability == 0:
         hits = hits - (extreme * 0.5 / total.clamp_min(1))[:, None] * trials
-    return _Data(hits, trials, penalty, kind), extreme, flat
-
-
-def _start(data: _Data) -> Tensor:
-    ability = smoothed_logit(data.right.sum(1), data.trials.sum(1))
-    item = smoothed_logit(data.right.sum(0), data.trials.sum(0))
-    state = _State(ability - ability.mean(), torch.ones_like(item), item)
-    return torch.cat(_identified(data, state))[None]
+    data, ability = _Data(hits, trials, penalty, kind), smoothed_logit(hits.sum(1), trials.sum(1))
+    item = smoothed_logit(hits.sum(0), trials.sum(0))
+    start = _State(ability - ability.mean(), torch.ones_like(item), item)
+    return data, torch.cat(_identified(data, start))[None], extreme, flat
 
 
 def _identified(data: _Data, state: _State) -> _State:
@@ -264,14 +259,10 @@ def _logit(state: _State) -> Tensor:
     return torch.addcmul(state.intercept, state.ability[:, None], state.slope)
 
 
-def _log_likelihood(data: _Data, state: _State) -> Tensor:
-    return log_likelihood(data.right, data.trials, _logit(state)).sum()
-
-
 def _objective(data: _Data, state: _State) -> Tensor:
     p = data.penalty
     held = p.ability * state.ability.square().sum() + p.intercept * state.intercept.square().sum()
-    value = _log_likelihood(data, state) - held / 2
+    value = log_likelihood(data.right, data.trials, _logit(state)).sum() - held / 2
     if p.discrimination is None:
         return value
     return value + p.discrimination.log_density(state.slope).sum()
@@ -391,18 +382,15 @@ def fit_jml(
     """Joint maximum likelihood."""
     began = time.perf_counter()
     joint = joint_fit(counts, item_model, optimiser=options.optimiser, max_steps=options.max_steps)
-    notes = [JML_NOTE, *_search_notes(joint)]
-    if bool(joint.extreme.any()):
-        notes.append("models all right or all wrong: abilities as if half an item were otherwise")
     return _record(
         matrix,
         counts,
         joint,
+        began,
+        [JML_NOTE],
         item_model=item_model,
         estimator="jml",
         identification=f"abilities sum to 0{', mean square 1' if item_model == '2pl' else ''}",
-        diagnostics=_diagnostics(joint) | run_facts(counts, began),
-        notes=(*counts.notes, *notes),
     )
 
 
@@ -430,32 +418,50 @@ def fit_map(
         matrix,
         counts,
         joint,
+        began,
+        [MAP_NOTE] if sd == 1 else [],
         item_model=item_model,
         estimator="map",
         identification=f"abilities sum to 0, under ability ~ N(0, {unit})",
         hyperparameters=prior,
-        diagnostics=_diagnostics(joint) | run_facts(counts, began),
-        notes=(*counts.notes, *([MAP_NOTE] if sd == 1 else []), *_search_notes(joint)),
     )
 
 
 def _record(
-    matrix: ResponseMatrix, counts: Counts, joint: JointFit, *, item_model: str, **rest: Any
+    matrix: ResponseMatrix,
+    counts: Counts,
+    joint: JointFit,
+    began: float,
+    about: list[str],
+    **rest: Any,
 ) -> IRTFit:
     """Record the fit; flat items get Warm's difficulty and the others' mean discrimination."""
+    notes = [*counts.notes, *about, "errors of items take abilities as known"]
+    if not joint.converged:
+        notes.append(not_converged(joint.iterations))
+    if rest["estimator"] == "jml" and bool(joint.extreme.any()):
+        notes.append("models all right or all wrong: abilities as if half an item were otherwise")
     a, d = as_array(joint.discrimination).copy(), as_array(joint.intercept).copy()
     ability, flat = as_array(joint.ability), np.isnan(d)
     if flat.any():
-        a[flat] = 1.0 if item_model == "rasch" or flat.all() else float(a[~flat].mean())
+        a[flat] = 1.0 if rest["item_model"] == "rasch" or flat.all() else float(a[~flat].mean())
         here = torch.as_tensor(flat, device=counts.right.device)
         level = counts.right.new_tensor(ability) * float(a[flat][0])
         # Items and models exchanged.
         answers = Counts(counts.right[:, here].T, counts.trials[:, here].T)
         d[flat] = as_array(score(answers, Items(torch.ones_like(level), level), "wle").ability)
     fit = irt_fit(
-        matrix, item_model=item_model, ability=joint.ability, covariance=joint.covariance,
+        matrix, ability=joint.ability, covariance=joint.covariance,
         discrimination=torch.as_tensor(a), intercept=torch.as_tensor(d),
         item_covariance=joint.item_covariance, **rest,
+        diagnostics={
+            "iterations": joint.iterations,
+            "converged": joint.converged,
+            "log_likelihood": float(joint.log_likelihood),
+            "likelihood": "joint",
+            **run_facts(counts, began),
+        },
+        notes=tuple(notes),
     )  # fmt: skip
     if not flat.any():
         return fit
@@ -464,19 +470,3 @@ def _record(
         "difficulty is Warm's, abilities taken as known, and has no error"
     )
     return replace(fit, notes=(*fit.notes, note))
-
-
-def _diagnostics(joint: JointFit) -> dict[str, Any]:
-    return {
-        "iterations": joint.iterations,
-        "converged": joint.converged,
-        "log_likelihood": float(joint.log_likelihood),
-        "likelihood": "joint",
-    }
-
-
-def _search_notes(joint: JointFit) -> list[str]:
-    notes = ["errors of items take abilities as known"]
-    if not joint.converged:
-        notes.append(not_converged(joint.iterations))
-    return notes

@@ -30,7 +30,6 @@ from evalstats_plugin.irt.estimators.grid import (
     moments,
     posterior,
     posterior_widths,
-    spacing,
     windows,
 )
 from evalstats_plugin.irt.estimators.optimise import Solution, extrapolated, squarem
@@ -147,13 +146,26 @@ class Marginal(NamedTuple):
     form: ItemForm
 
 
-def fit_marginal(counts: Counts, options: MmlOptions, item_model: str = "2pl") -> Marginal:
-    """Fit by PX-EM with SQUAREM; every item needs right and wrong answers, or a prior."""
-    return _fitted(counts, options, ItemForm.of(counts, item_model, options))
+def fit_marginal(
+    counts: Counts, options: MmlOptions, item_model: str = "2pl", form: ItemForm | None = None
+) -> Marginal:
+    """Fit by PX-EM with SQUAREM; every item needs right and wrong answers, or a prior.
 
-
-def _fitted(counts: Counts, options: MmlOptions, form: ItemForm) -> Marginal:
-    fit = _Fit(arrange(counts), _start_items(counts, options, form), options, form)
+    The form is that of the item model, unless another one is given.
+    """
+    form = form or ItemForm.of(counts, item_model, options)
+    if form.guess or form.slip:
+        # There are several optima. Starting from curves without guessing avoids those in which an
+        # item is a step function.
+        rough = replace(options, tolerance=1e-2, max_steps=_FEW)
+        plain = form._replace(guess=None, slip=None)
+        start = fit_marginal(counts, rough, item_model, plain).items
+        zero = torch.zeros_like(start.slope)
+        guess, slip = (zero + prior.mean if prior else None for prior in (form.guess, form.slip))
+        start = start._replace(guess=guess, slip=slip)
+    else:
+        start = from_shares(counts.right.sum(dim=0), counts.trials.sum(dim=0))
+    fit = _Fit(arrange(counts), start, options, form)
     point, steps = fit.rough_search() if fit.long else (fit.start(), 0)
     if not fit.long and options.nodes is None:
         fit.place(*fit.widths(fit.unpack(point))[1:])
@@ -176,27 +188,12 @@ def _fitted(counts: Counts, options: MmlOptions, form: ItemForm) -> Marginal:
         weights=last.weights,
         log_likelihood=float(last.log_likelihood.sum()),
         nodes=nodes,
-        node_spacing=spacing(nodes) / float(seen.sd.min()),
+        node_spacing=float(nodes.at[1] - nodes.at[0]) / float(seen.sd.min()),
         prior=at.prior,
         search=solution._replace(steps=steps + solution.steps),
         answers=fit.answers,
         form=form,
     )
-
-
-def _start_items(counts: Counts, options: MmlOptions, form: ItemForm) -> Items:
-    """Start values by shares of right answers; with guessing, from a fit without guessing.
-
-    With guessing there are several optima. Starting from curves without it avoids those in which
-    an item is a step function.
-    """
-    if form.guess or form.slip:
-        rough = replace(options, tolerance=1e-2, max_steps=_FEW)
-        items = _fitted(counts, rough, form._replace(guess=None, slip=None)).items
-        zero = torch.zeros_like(items.slope)
-        guess, slip = (zero + prior.mean if prior else None for prior in (form.guess, form.slip))
-        return items._replace(guess=guess, slip=slip)
-    return from_shares(counts.right.sum(dim=0), counts.trials.sum(dim=0))
 
 
 class _Fit:
@@ -211,10 +208,16 @@ class _Fit:
         self.nodes = even_nodes(-6, 6, options.nodes or 61, items.slope)
         self.items = items
         self.prior: ItemPrior | None = None
+        first = 1 if form.common_slope else 0
         if options.prior == "weak":
-            self.prior = _weak_prior(items.slope, common_slope=form.common_slope)
+            mean, sd = (items.slope.new_tensor(x)[first:] for x in (_WEAK_MEAN, _WEAK_SD))
+            self.prior = ItemPrior(mean, torch.diag(sd), estimated=False)
         elif options.prior == "estimated":
-            self.prior = _start_prior(items, common_slope=form.common_slope)
+            # Moments of the start items, slopes within ±½.
+            spread = items.intercept.std().clamp_min(0.1)
+            mean = torch.stack([items.slope.mean(), items.intercept.mean()])
+            sd = torch.stack([torch.full_like(spread, 0.5), spread])
+            self.prior = ItemPrior(mean[first:], torch.diag(sd[first:]), estimated=True)
 
     def start(self) -> Tensor:
         """Start values as a flat vector."""
@@ -311,24 +314,20 @@ class _Fit:
         )
         if not items.logistic:
             change = self._halved(items, change, posteriors.weights, prior)
-        moved = _State(self._stepped(items, change), prior)
-        return self.pack(self._expanded(moved, posteriors.weights)), objective
-
-    def _expanded(self, state: _State, weights: Tensor) -> _State:
-        """Parameter expansion: rescale so that abilities are N(0, 1) again."""
-        items, prior = state
-        share = weights.mean(dim=0)
+        items = self._stepped(items, change)
+        # Parameter expansion: rescaled so that abilities are N(0, 1) again.
+        share = posteriors.weights.mean(dim=0)
         shift, square = share @ self.nodes.at, share @ self.nodes.at.square()
         scale = (square - shift * shift).clamp_min(1e-6).sqrt()
         if prior is not None and prior.estimated:
             prior = prior.expanded(shift, scale, items.slope[0])
         elif prior is not None:
-            n = len(weights)
-            shift, held = prior.expansion(shift, square, n, items)
+            shift, held = prior.expansion(shift, square, len(posteriors.weights), items)
             scale = scale if self.form.common_slope else held
         slope = (items.slope * scale).clamp(-STEEPEST, STEEPEST)
         intercept = items.intercept + items.slope * shift
-        return _State(items._replace(slope=slope, intercept=intercept), prior)
+        moved = items._replace(slope=slope, intercept=intercept)
+        return self.pack(_State(moved, prior)), objective
 
     def _halved(
         self, items: Items, change: Tensor, weights: Tensor, prior: ItemPrior | None
@@ -381,33 +380,27 @@ def derivatives(answers: Answers, items: Items, weights: Tensor, nodes: Nodes) -
     """Gradient and complete-data information of every item, from posterior `weights` (N, Q)."""
     by_pattern = answers.of_patterns(weights)
     mean = weights @ nodes.at
-    by_block = [
-        _derivatives_of(answers, items.part(part), part, (weights, by_pattern, mean), nodes.at)
-        for part in blocks(answers.right.shape[1], len(nodes.at))
-    ]
+    by_block: list[Derivatives] = []
+    for part in blocks(answers.right.shape[1], len(nodes.at)):
+        few = answers.near(items.part(part), nodes.at)
+        at = few.at
+        trials = answers.tried(part, few.gather(by_pattern))
+        curve = curves(items.part(part), at)
+        if items.logistic:
+            right = answers.right[:, part]
+            basis = torch.stack([at, torch.ones_like(at)], dim=1)
+            seen = (torch.stack([mean, torch.ones_like(mean)]) @ right).T
+            gradient = seen - (trials * curve.right) @ basis
+            by_block.append(Derivatives(gradient, logistic_information(trials, curve, at)))
+            continue
+        right = (few.gather(weights).T @ answers.right[:, part]).T
+        by = gradients(curve, at)
+        # Both may underflow for items whose parameters diverge.
+        scale = by / (curve.right * curve.wrong).clamp_min(torch.finfo(by.dtype).tiny)
+        gradient = torch.einsum("pmq,mq->mp", scale, right - trials * curve.right)
+        information = torch.einsum("pmq,rmq,mq->mpr", scale, by, trials)
+        by_block.append(Derivatives(gradient, information))
     return Derivatives(*(torch.cat(parts) for parts in zip(*by_block, strict=True)))
-
-
-def _derivatives_of(
-    answers: Answers, items: Items, part: slice, sums: tuple[Tensor, Tensor, Tensor], at: Tensor
-) -> Derivatives:
-    weights, by_pattern, mean = sums
-    few = answers.near(items, at)
-    at = few.at
-    trials = answers.tried(part, few.gather(by_pattern))
-    curve = curves(items, at)
-    if items.logistic:
-        right = answers.right[:, part]
-        expected = trials * curve.right
-        basis = torch.stack([at, torch.ones_like(at)], dim=1)
-        seen = (torch.stack([mean, torch.ones_like(mean)]) @ right).T
-        return Derivatives(seen - expected @ basis, logistic_information(trials, curve, at))
-    right = (few.gather(weights).T @ answers.right[:, part]).T
-    by = gradients(curve, at)
-    # Both may underflow for items whose parameters diverge.
-    scale = by / (curve.right * curve.wrong).clamp_min(torch.finfo(by.dtype).tiny)
-    gradient = torch.einsum("pmq,mq->mp", scale, right - trials * curve.right)
-    return Derivatives(gradient, torch.einsum("pmq,rmq,mq->mpr", scale, by, trials))
 
 
 def logistic_information(trials: Tensor, curve: Curves, at: Tensor) -> Tensor:
@@ -529,10 +522,8 @@ class ItemPrior(NamedTuple):
         values = (self.away(items) + self.mean)[..., None]
         target = information @ values + item_derivatives.gradient[:, at, None]
         # Items last, so that memory is contiguous over items.
-        information, target = (
-            information.permute(1, 2, 0).contiguous(),
-            target[..., 0].T.contiguous(),
-        )
+        information = information.permute(1, 2, 0).contiguous()
+        target = target[..., 0].T.contiguous()
         settled = max(_SETTLED, 20 * torch.finfo(target.dtype).eps)
         for turn in range(1, _ROUNDS + 1):
             first = prior.em_step(information, target)
@@ -550,7 +541,12 @@ class ItemPrior(NamedTuple):
         """One EM step, given the items' precisions (k, k, M) and precision times value (k, M)."""
         n, k = target.shape[1], len(self.mean)
         precision = self.precision
-        covariances = _inverses(precisions + precision[..., None])
+        precisions = precisions + precision[..., None]
+        if k == 1:
+            covariances = 1 / precisions
+        else:
+            a, b, _, c = precisions.flatten(0, 1).unbind()
+            covariances = torch.stack([c, -b, -b, a]).div_(a * c - b * b).view(2, 2, -1)
         means = (covariances * (target + (precision @ self.mean)[:, None])).sum(dim=1)
         mean = means.mean(dim=1)
         deviations = means - mean[:, None]
@@ -591,9 +587,8 @@ class ItemPrior(NamedTuple):
         directions = torch.stack(both)[:, :, self.columns]
         held = directions @ self.precision
         free_precision = torch.einsum("gmk,hmk->gh", held, directions)
-        return torch.nn.functional.pad(held, (self.columns.start, 0)).permute(
-            2, 0, 1
-        ), free_precision
+        held = torch.nn.functional.pad(held, (self.columns.start, 0))
+        return held.permute(2, 0, 1), free_precision
 
     def reversed(self) -> ItemPrior:
         """The same prior after a reflection of the ability scale."""
@@ -614,30 +609,6 @@ class ItemPrior(NamedTuple):
         if k == 2:
             factor[1, 0] = numbers[4]
         return self._replace(mean=numbers[:k], factor=factor)
-
-
-def _inverses(matrices: Tensor) -> Tensor:
-    """Inverses of M symmetric matrices with k = 1 or 2 rows, (k, k, M)."""
-    if len(matrices) == 1:
-        return 1 / matrices
-    a, b, _, c = matrices.flatten(0, 1).unbind()
-    return torch.stack([c, -b, -b, a]).div_(a * c - b * b).view(2, 2, -1)
-
-
-def _weak_prior(like: Tensor, *, common_slope: bool) -> ItemPrior:
-    """Discrimination ~ N(1, 1), intercept ~ N(0, 3²): estimates are finite for any answers."""
-    first = 1 if common_slope else 0
-    mean, sd = like.new_tensor(_WEAK_MEAN)[first:], like.new_tensor(_WEAK_SD)[first:]
-    return ItemPrior(mean, torch.diag(sd), estimated=False)
-
-
-def _start_prior(items: Items, *, common_slope: bool) -> ItemPrior:
-    """Start value of an estimated prior: moments of the start items, slopes within ±½."""
-    spread = items.intercept.std().clamp_min(0.1)
-    mean = torch.stack([items.slope.mean(), items.intercept.mean()])
-    sd = torch.stack([torch.full_like(spread, 0.5), spread])
-    first = 1 if common_slope else 0
-    return ItemPrior(mean[first:], torch.diag(sd[first:]), estimated=True)
 
 
 def from_shares(right: Tensor, trials: Tensor) -> Items:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, sparse, special
 
 from evalstats_plugin.data.matrix import ResponseMatrix
@@ -152,7 +151,7 @@ class _Group(NamedTuple):
     """Places of the items, shape (m,)."""
     seen: Any
     """Sparse, shape (N, m · K): how often each model had each level of each item."""
-    observed: NDArray[np.int64]
+    observed: IntArray
     """The levels, of all, that the items have, shape (m, K)."""
     part: slice
     """Of the flat parameters: m · (1, K - 1)."""
@@ -264,7 +263,14 @@ class _Problem:
         by = np.zeros(self.size)
         for g, (a, d), level in zip(self.groups, self.items(point), log_p, strict=True):
             expected = (g.seen.T @ weight).reshape(level.shape)
-            pull = _pulls(expected, level, self._logits(a, d), graded=self.graded)
+            # By the logits, (m, K - 1, Q).
+            if self.graded:
+                logit = self._logits(a, d)
+                odds = np.diff(expected / np.maximum(np.exp(level), _LEAST), axis=1)
+                pull = np.exp(special.log_expit(logit) + special.log_expit(-logit)) * odds
+            else:
+                tried = expected.sum(axis=1, keepdims=True)
+                pull = (expected - tried * np.exp(level))[:, 1:]
             k = self._times(pull.shape[1])[:, None]
             x = by[g.part].reshape(len(g.at), -1)
             x[:, 0], x[:, 1:] = (k * pull * _NODES).sum(axis=(1, 2)), pull.sum(axis=2)
@@ -399,13 +405,3 @@ def _log_sum(log_terms: FloatArray) -> FloatArray:
     """Log of sums over axis 1, kept; on small arrays ten times as fast as SciPy's logsumexp."""
     top = log_terms.max(axis=1, keepdims=True)
     return top + np.log(np.exp(log_terms - top).sum(axis=1, keepdims=True))
-
-
-def _pulls(
-    expected: FloatArray, level: FloatArray, logit: FloatArray, *, graded: bool
-) -> FloatArray:
-    """Derivatives of the expected log-likelihood by the logits, shape (m, K - 1, Q)."""
-    if not graded:
-        return (expected - expected.sum(axis=1, keepdims=True) * np.exp(level))[:, 1:]
-    odds = expected / np.maximum(np.exp(level), _LEAST)
-    return np.exp(special.log_expit(logit) + special.log_expit(-logit)) * np.diff(odds, axis=1)

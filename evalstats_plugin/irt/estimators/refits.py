@@ -17,7 +17,6 @@ from itertools import tee
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.estimators.item_population import Kind
@@ -109,7 +108,7 @@ def bootstrap(
     rng: np.random.Generator,
     *,
     chance: FloatArray,
-    clusters: NDArray[np.int64] | None = None,
+    clusters: IntArray | None = None,
     dispersion: float = 1.0,
     here: bool = False,
 ) -> Bootstrap:
@@ -134,13 +133,30 @@ def bootstrap(
     here
         Whether `fitted` works in this process only.
     """
-    b, n = options.n_resamples, len(counts.right)
+    b, (n, m) = options.n_resamples, counts.right.shape
     abilities, every = np.full((b, n), np.nan), list[FloatArray]()
     failed, unsettled = 0, 0
-    ahead, draws = tee(_draws(counts, options, rng, chance, clusters, dispersion))
+
+    def draws() -> Iterator[Drawn]:
+        models, places = np.arange(n), np.arange(m)
+        trials = np.round(as_array(counts.trials)).astype(np.int64)
+        for _ in range(b):
+            drawn = Drawn(models, places, None)
+            if options.over == "items":
+                at = drawn_places(places if clusters is None else clusters, rng)
+                yield drawn._replace(items=at)
+            elif options.over == "models":
+                at = models[:1]
+                while len(np.unique(at)) < 2:
+                    at = drawn_places(models, rng)
+                yield drawn._replace(models=at)
+            else:
+                yield drawn._replace(right=simulated(trials, chance, dispersion, rng))
+
+    ahead, again = tee(draws())
     attempt = partial(_attempt, fitted)
     refits = map(attempt, ahead) if here else parallel_map(attempt, ahead)
-    for k, (drawn, refitted) in enumerate(zip(draws, refits, strict=True)):
+    for k, (drawn, refitted) in enumerate(zip(again, refits, strict=True)):
         report_progress("refit", k + 1, b)
         if refitted is None:
             failed += 1
@@ -193,31 +209,6 @@ def _places(at: IntArray, counts: Counts) -> Array:
     return cast(array_of(at, counts.right), namespace(counts.right).int64)
 
 
-def _draws(
-    counts: Counts,
-    options: BootstrapOptions,
-    rng: np.random.Generator,
-    chance: FloatArray,
-    clusters: NDArray[np.int64] | None,
-    dispersion: float,
-) -> Iterator[Drawn]:
-    n, m = counts.right.shape
-    models, items = np.arange(n), np.arange(m)
-    trials = np.round(as_array(counts.trials)).astype(np.int64)
-    for _ in range(options.n_resamples):
-        drawn = Drawn(models, items, None)
-        if options.over == "items":
-            yield drawn._replace(items=drawn_places(items if clusters is None else clusters, rng))
-            continue
-        if options.over == "models":
-            at = models[:1]
-            while len(np.unique(at)) < 2:
-                at = drawn_places(models, rng)
-            yield drawn._replace(models=at)
-            continue
-        yield drawn._replace(right=simulated(trials, chance, dispersion, rng))
-
-
 def simulated(
     trials: IntArray, chance: FloatArray, dispersion: float, rng: np.random.Generator
 ) -> FloatArray:
@@ -264,20 +255,15 @@ def _summary(
 
 
 def _quantity(values: FloatArray, level: float) -> Quantity:
-    present = ~np.isnan(values)
     finite = np.isfinite(values)
     count = finite.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.where(finite, values, 0).sum(axis=0) / count
         square = np.where(finite, (values - mean) ** 2, 0).sum(axis=0)
         std_error = np.sqrt(np.where(count > 1, square / (count - 1), np.nan))
-    tail = (1 - level) / 2
-    low, high = _percentiles(values, present.sum(axis=0), np.array([tail, 1 - tail]))
+    # Order statistics of the numbers that are not NaN; they may be infinite.
+    tail, n = (1 - level) / 2, (~np.isnan(values)).sum(axis=0)
+    at = np.array([[tail], [1 - tail]])
+    place = np.clip(np.round(at * (n + 1)) - 1, 0, np.maximum(n - 1, 0)).astype(np.int64)
+    low, high = np.take_along_axis(np.sort(values, axis=0), place, axis=0)
     return Quantity(values, std_error, low, high)
-
-
-def _percentiles(values: FloatArray, count: NDArray[np.int64], at: FloatArray) -> FloatArray:
-    """Order statistics of the numbers that are not NaN, shape (2, ·); they may be infinite."""
-    ordered = np.sort(values, axis=0)
-    place = np.clip(np.round(at[:, None] * (count + 1)) - 1, 0, np.maximum(count - 1, 0))
-    return np.take_along_axis(ordered, place.astype(np.int64), axis=0)

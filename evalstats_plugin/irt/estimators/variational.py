@@ -84,7 +84,7 @@ class MeanField:
             self.step, self.pack(start), tolerance=how.tolerance, max_steps=how.max_steps
         )
         q = self.unpack(optimum.at)
-        return _result(q, torch.diag(q.variance), self.prior(q), self.kind, optimum)
+        return _result(q, self.prior(q), self.kind, optimum)
 
     def pack(self, q: _Moments) -> Tensor:
         """Flatten the moments; any vector is valid."""
@@ -271,13 +271,10 @@ def _divergence(mean: Tensor, variance: Tensor, at: Tensor, prior: Tensor) -> Te
     return 0.5 * (((mean - at) ** 2 + variance) / prior + torch.log(prior) - 1).sum()
 
 
-def _result(
-    q: _Moments, covariance: Tensor, prior: _Prior, kind: RaschOr2PL, search: Solution
-) -> Variational:
+def _result(q: _Moments, prior: _Prior, kind: RaschOr2PL, search: Solution) -> Variational:
     """Shift abilities to sum to 0, and items with them."""
-    n = len(q.ability)
     shift = q.ability.mean()
-    centre = torch.eye(n).to(covariance) - 1 / n
+    centre = torch.eye(len(q.ability)).to(q.items) - 1 / len(q.ability)
     turn = torch.eye(2).to(q.items)
     turn[1, 0] = shift
     items = q.items @ turn.T
@@ -291,7 +288,7 @@ def _result(
         names["discrimination_sd"] = math.sqrt(float(prior.variance[0]))
     return Variational(
         q.ability - shift,
-        centre @ covariance @ centre,
+        centre @ torch.diag(q.variance) @ centre,
         items[:, 0],
         items[:, 1],
         turn @ q.spread @ turn.T,
@@ -309,24 +306,19 @@ def fit_vi(
     posterior = variational(counts, item_model, options)
     search = posterior.search
     notes = [VI_NOTE, *([] if search.converged else [not_converged(search.steps)])]
-    unit = options.prior == "vague"
-    return _recorded(matrix, counts, posterior, item_model, "vi", notes, began, unit=unit)
+    unit = item_model == "2pl" or options.prior == "vague"
+    return _recorded(
+        matrix, counts, posterior, began, unit=unit, item_model=item_model, estimator="vi",
+        notes=(*counts.notes, *notes),
+    )  # fmt: skip
 
 
 def _recorded(
-    matrix: ResponseMatrix,
-    counts: Counts,
-    posterior: Variational,
-    item_model: RaschOr2PL,
-    estimator: str,
-    notes: list[str],
-    began: float,
-    *,
-    unit: bool = False,
-) -> IRTFit:
-    """Record a variational posterior; `unit` where abilities of a Rasch model are N(0, 1) too."""
+    matrix: ResponseMatrix, counts: Counts, posterior: Variational, began: float, *, unit: bool,
+    **rest: Any,
+) -> IRTFit:  # fmt: skip
+    """Record a variational posterior; `unit` where abilities are N(0, 1)."""
     search = posterior.search
-    unit_scale = item_model == "2pl" or unit
     return irt_fit(
         matrix,
         ability=posterior.ability,
@@ -334,9 +326,7 @@ def _recorded(
         discrimination=posterior.discrimination,
         intercept=posterior.intercept,
         item_covariance=posterior.item_covariance,
-        item_model=item_model,
-        estimator=estimator,
-        identification=f"abilities sum to 0{', under ability ~ N(0, 1)' if unit_scale else ''}",
+        identification=f"abilities sum to 0{', under ability ~ N(0, 1)' if unit else ''}",
         hyperparameters=dict(posterior.hyperparameters),
         diagnostics={
             "iterations": search.steps,
@@ -344,7 +334,7 @@ def _recorded(
             "bound": posterior.bound,
             **run_facts(counts, began),
         },
-        notes=(*counts.notes, *notes),
+        **rest,
     )
 
 
@@ -417,7 +407,7 @@ def stochastic(
         torch.stack([spread[1], spread[0]]),
     )
     ascent = Solution(theta, height / max(kept, 1), options.steps, like.new_ones(()))
-    result = _result(q, torch.diag(q.variance), prior, kind, ascent)
+    result = _result(q, prior, kind, ascent)
     if not logs:
         return result
     hyperparameters = {
@@ -461,4 +451,7 @@ def fit_svi(
     """Variational posterior by stochastic gradients, as an `IRTFit`."""
     began = time.perf_counter()
     posterior = stochastic(counts, item_model, options, rng)
-    return _recorded(matrix, counts, posterior, item_model, "svi", [SVI_NOTE], began)
+    return _recorded(
+        matrix, counts, posterior, began, unit=item_model == "2pl", item_model=item_model,
+        estimator="svi", notes=(*counts.notes, SVI_NOTE),
+    )  # fmt: skip

@@ -4,7 +4,7 @@ Small data are fitted with NumPy, because importing torch takes longer than such
 other devices and single precision with torch. Code for both takes functions from `namespace`.
 
 * `namespace`: NumPy or torch, by the kind of an array
-* `array_of`, `zeros`, `eye`, `places`, `cast`: arrays like another one; `as_array`: of NumPy
+* `array_of`, `zeros`, `places`, `cast`: arrays like another one; `as_array`: of NumPy
 * `sigmoid`, `log_scores`, `normalised`, …: what each computes fastest in its own way
 * `complement`, `inverse_information`, `solve_positive`: bases and inverses of matrices
 """
@@ -97,11 +97,6 @@ def array_of(values: Any, like: Array) -> Array:
 def zeros(shape: tuple[int, ...], like: Array) -> Array:
     """Zeros of the kind, dtype and device of another array."""
     return _np.zeros(shape, like.dtype) if is_numpy(like) else like.new_zeros(shape)
-
-
-def eye(size: int, like: Array) -> Array:
-    """Identity matrix of the kind, dtype and device of another array."""
-    return cast(_np.eye(size), like) if is_numpy(like) else cast(_torch().eye(size), like)
 
 
 def places(count: int, like: Array) -> Array:
@@ -267,27 +262,21 @@ def inverse_information(information: Array) -> tuple[Array, Array]:
     scale = xp.clip(xp.abs(information.diagonal()), tiny, None) ** -0.5
     unit = information * scale[:, None] * scale
     unknown = places(len(unit), unit) < 0
-    inverse = _inverse_positive(unit)
-    if inverse is None and not bool(xp.isfinite(unit).all()):
+    factor = _factor(unit)
+    if factor is None and not bool(xp.isfinite(unit).all()):
         return xp.full_like(unit, np.nan), ~unknown
-    if inverse is None:
+    if factor is None:
         value, turn = xp.linalg.eigh(unit)
         flat = value < _FLAT * value[-1]
         unknown = (turn[:, flat] ** 2).sum(1) > _UNKNOWN
         turn, value = turn[:, ~flat], value[~flat]
         inverse = (turn / value) @ turn.T
+    elif is_numpy(unit):
+        half = _np.linalg.inv(factor)
+        inverse = half.T @ half
+    else:
+        inverse = _torch().cholesky_inverse(factor)
     return inverse * scale[:, None] * scale, unknown
-
-
-def _inverse_positive(x: Array) -> Array | None:
-    """Inverse of a matrix; None if it is not positive definite."""
-    factor = _factor(x)
-    if factor is None:
-        return None
-    if not is_numpy(x):
-        return _torch().cholesky_inverse(factor)
-    half = _np.linalg.inv(factor)
-    return half.T @ half
 
 
 def _factor(x: Array) -> Array | None:

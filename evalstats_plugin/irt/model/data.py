@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.matrix import ResponseMatrix, check_unit_range
 from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.irt.model.arrays import Array, array_of, by_columns, namespace
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import torch
@@ -80,13 +80,8 @@ class Counts:
 
     def of_items(self, items: Array) -> Counts:
         """The counts of some items, by a mask or by places."""
-        right, trials = self.right[:, items], self.trials[:, items]
-        return replace(
-            self,
-            right=right,
-            trials=trials,
-            guess=None if self.guess is None else self.guess[items],
-        )
+        guess = None if self.guess is None else self.guess[items]
+        return replace(self, right=self.right[:, items], trials=self.trials[:, items], guess=guess)
 
 
 def is_fractional(right: Array) -> bool:
@@ -113,19 +108,17 @@ def levels_of(scores: FloatArray) -> tuple[FloatArray, IntArray]:
     if len(levels) <= 2 and scores.shape[2] > 1:
         n_scored = np.isfinite(scores).sum(axis=2)
         if not np.isin(n_scored, (0, scores.shape[2])).all():
-            msg = (
+            raise DesignError(
                 "models have other numbers of epochs on some items, so that numbers of right "
                 "answers are not on one scale: fit item model 2pl, which takes each as it is"
             )
-            raise DesignError(msg)
         scores = np.where(n_scored > 0, (scores == levels[-1]).sum(axis=2), np.nan)[:, :, None]
         levels = np.unique(scores[np.isfinite(scores)])
     if len(levels) > MOST_LEVELS:
-        msg = (
+        raise DesignError(
             f"scores have {len(levels)} levels, more than {MOST_LEVELS}: they are continuous, fit "
             "item model 2pl, whose dispersion says how much they vary"
         )
-        raise DesignError(msg)
     places = np.searchsorted(levels, np.nan_to_num(scores, nan=levels[0]))
     return levels, np.where(np.isfinite(scores), places, -1)
 
@@ -189,9 +182,23 @@ def counts_of(
     """
     n, m, _ = matrix.scores.shape
     check_names(matrix.models, m, at_least=2 if linked else 1)
-    like: Any = np.zeros(0) if device is None else _tensor_on(device, dtype, n, m)
+    like: Any = np.zeros(0)
+    if device is not None:
+        import torch
+
+        from evalstats_plugin.runtime.torch import resolve_device, resolve_dtype
+
+        like = torch.zeros(0, dtype=resolve_dtype(dtype), device=resolve_device(device))
+        size = f"{counted(n, 'model')} × {counted(m, 'item')}"
+        check_room(memory_needed(n, m, 1), like, size)
     check_unit_range(matrix)
-    right, trials = _summed(matrix.scores)
+    if matrix.scores.shape[2] == 1:
+        # Without sums over an axis of one epoch, which are slow.
+        scored = ~np.isnan(matrix.scores[:, :, 0])
+        right, trials = np.where(scored, matrix.scores[:, :, 0], 0.0), scored.astype(np.float64)
+    else:
+        right = np.nansum(matrix.scores, axis=2)
+        trials = (~np.isnan(matrix.scores)).sum(axis=2, dtype=np.float64)
     if linked:
         check_linked(matrix, trials > 0)
     return Counts(
@@ -201,47 +208,24 @@ def counts_of(
     )
 
 
-def _tensor_on(device: str | torch.device, dtype: str | torch.dtype, n: int, m: int) -> Tensor:
-    """Return an empty tensor there, after checking that there is room for n × m counts."""
-    import torch
-
-    from evalstats_plugin.runtime.torch import resolve_device, resolve_dtype
-
-    like = torch.zeros(0, dtype=resolve_dtype(dtype), device=resolve_device(device))
-    size = f"{counted(n, 'model')} × {counted(m, 'item')}"
-    check_room(memory_needed(n, m, 1), like, size)
-    return like
-
-
-def _summed(scores: NDArray[np.float64]) -> tuple[FloatArray, FloatArray]:
-    """Sum successes and trials over the epochs, each of shape (N, M)."""
-    scored = ~np.isnan(scores)
-    if scores.shape[2] == 1:
-        scored_once, only = scored[:, :, 0], scores[:, :, 0]
-        return np.where(scored_once, only, 0.0), scored_once.astype(np.float64)
-    return np.nansum(scores, axis=2), scored.sum(axis=2, dtype=np.float64)
-
-
 def check_names(models: Sequence[str], n_items: int, at_least: int = 2) -> None:
     """Raise `DesignError` for too few models, a duplicate name, or no items."""
     n = len(models)
     if n < at_least:
-        msg = (
+        raise DesignError(
             f"ability is only defined in comparison, and there {'is' if n == 1 else 'are'} "
             f"{counted(n, 'model')}: give {at_least} or more, or score models on items fitted "
             "before (irt score; in Python: score_models)"
         )
-        raise DesignError(msg)
     if n_items == 0:
-        msg = "there are no items: pass scores of at least one, in [0, 1]"
-        raise DesignError(msg)
+        raise DesignError("there are no items: pass scores of at least one, in [0, 1]")
     if len(set(models)) < n:
         twice = next(name for name in models if models.count(name) > 1)
         msg = f"model {twice!r} is there twice: rename one, or stack the rows as epochs"
         raise DesignError(msg)
 
 
-def components(answered: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def components(answered: BoolArray) -> tuple[IntArray, IntArray]:
     """Number the groups of models (N,) and items (M,) linked by answers; -1 is an empty item.
 
     >>> components(np.array([[True, False], [True, False], [False, True]]))
@@ -260,7 +244,7 @@ def components(answered: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[
     return models, items
 
 
-def check_linked(matrix: ResponseMatrix, answered: NDArray[np.bool_]) -> None:
+def check_linked(matrix: ResponseMatrix, answered: BoolArray) -> None:
     """Raise `DesignError` for items without a score, and models that no common item links."""
     models, items = components(answered)
     check_answered(matrix.item_ids[items < 0])
@@ -271,12 +255,11 @@ def check_linked(matrix: ResponseMatrix, answered: NDArray[np.bool_]) -> None:
         f"({counted(int((items == g).sum()), 'item')})"
         for g in range(int(models.max()) + 1)
     ]
-    msg = (
+    raise DesignError(
         f"the models fall apart into {len(parts)} groups that answered no common item, so their "
         f"abilities cannot be compared: {few([f'[{k + 1}] {p}' for k, p in enumerate(parts)])}. "
         "Fit each group by itself, or add items or models that link them"
     )
-    raise DesignError(msg)
 
 
 def check_answered(empty: NDArray[Any]) -> None:
@@ -287,9 +270,7 @@ def check_answered(empty: NDArray[Any]) -> None:
         raise DesignError(msg)
 
 
-def _notes(
-    matrix: ResponseMatrix, right: NDArray[np.float64], trials: NDArray[np.float64]
-) -> list[str]:
+def _notes(matrix: ResponseMatrix, right: FloatArray, trials: FloatArray) -> list[str]:
     """Return notes on data that are odd, though they can be used."""
     notes: list[str] = []
     if is_fractional(cast("Array", right)):
@@ -305,7 +286,7 @@ def _notes(
         return notes
     # Equal rows have equal sums; only those are compared in full.
     weights = np.cos(np.arange(right.shape[1], dtype=np.float64))
-    sums: NDArray[np.float64] = right @ weights + trials.sum(axis=1)
+    sums: FloatArray = right @ weights + trials.sum(axis=1)
     order = np.argsort(sums, kind="stable")
     alike = np.flatnonzero(np.isclose(np.diff(sums[order]), 0, atol=1e-9))
     same = [

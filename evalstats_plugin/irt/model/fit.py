@@ -51,7 +51,7 @@ from evalstats_plugin.runtime.files import (
     texts_in,
     write_signed,
 )
-from evalstats_plugin.stats.arrays import FloatArray, Rng
+from evalstats_plugin.stats.arrays import FloatArray, IntArray, Rng
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.streams import stream
 
@@ -72,6 +72,10 @@ TAILS: FloatArray = special.ndtr(_SCORES)
 
 _NARROWEST = 1e-3
 """Smallest standard deviation of abilities, for models that hardly differ."""
+
+_TOO_UNSURE = 3.0
+"""Median standard error of abilities, in standard deviations of theirs, from which on a note says
+that the answers do not determine the scale."""
 
 _SHRINKING = ("mml", "map", "vi", "svi", "mcmc", "eap")
 """Estimators of abilities that are means or modes of posteriors."""
@@ -113,8 +117,7 @@ class SavedFit(ABC):
         for name, shape in expected.items():
             actual = np.shape(getattr(self, name))
             if actual != shape:
-                msg = f"{name} has the shape {actual}: give it the shape {shape}"
-                raise ValueError(msg)
+                raise ValueError(f"{name} has the shape {actual}: give it the shape {shape}")
 
     summarised: ClassVar[tuple[str, ...]] = (
         "item_model", "estimator", "identification", "hyperparameters", "diagnostics",
@@ -135,8 +138,11 @@ class SavedFit(ABC):
             raise SelectionError(no_such("table", of, ("models", "items"), "models, items"))
         return pd.DataFrame({"item": self.item_ids, "task": self.tasks, **self._of_items()})
 
-    @abstractmethod
-    def _of_models(self, confidence_level: float) -> dict[str, Any]: ...
+    def _of_models(self, confidence_level: float) -> dict[str, Any]:
+        fit: IRTFit | OrderedFit = expect_kind(self, IRTFit, OrderedFit)
+        low, high = fit.limits(confidence_level)
+        estimates = {"ability": fit.ability, "std_error": fit.ability_std_error}
+        return {"model": fit.models, **estimates, "low": low, "high": high}
 
     @abstractmethod
     def _of_items(self) -> dict[str, Any]: ...
@@ -258,7 +264,40 @@ class SavedFit(ABC):
 
     def save(self, path: str | Path) -> Path:
         """Write to one Parquet file: a line per model, then per item; the rest in its metadata."""
-        return _save(self, Path(path))
+        # pyarrow has no types of its own.
+        pa: Any = import_module("pyarrow")
+        n, m = len(self.models), len(self.item_ids)
+        nothing = {"model": pa.nulls(n), "item": pa.nulls(m)}
+
+        def column(of: str, values: Any) -> Any:
+            parts = [
+                pa.array(values) if of == kind else nothing[kind].cast(pa.array(values).type)
+                for kind in nothing
+            ]
+            return pa.chunked_array(parts)
+
+        columns = {
+            "kind": pa.array(["model"] * n + ["item"] * m),
+            "name": pa.array([*self.models, *self.item_ids.astype(str)]),
+            "task": column("item", self.tasks.astype(str)),
+        }
+        rest = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NAMES}
+        arrays: dict[str, FloatArray] = {
+            name: rest.pop(name)
+            for name, values in list(rest.items())
+            if name not in _SMALL and isinstance(values, np.ndarray)
+        }
+        for name, values in arrays.items():
+            flat = values if values.ndim == 1 else list(values.reshape(len(values), -1))
+            columns[name] = column(_entity(name), flat)
+        meta: dict[str, Any] = {
+            "kind": next(kind for kind, cls in _KINDS.items() if isinstance(self, cls)),
+            "n_models": n,
+            "integer_ids": np.issubdtype(self.item_ids.dtype, np.integer),
+            "fit": json.loads(json.dumps(rest, default=_bare)),
+            "shapes": {name: values.shape for name, values in arrays.items()},
+        }
+        return write_signed(pa.table(columns), Path(path), _META, meta)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -419,10 +458,8 @@ class IRTFit(SavedFit, Drawable):
         tail = (1 - confidence_level) / 2
         if self.ability_draws is None:
             width = normal_quantile(confidence_level) * self.ability_std_error
-            return (
-                self._by_tail(tail, self.ability - width),
-                self._by_tail(1 - tail, self.ability + width),
-            )
+            low, high = self.ability - width, self.ability + width
+            return self._by_tail(tail, low), self._by_tail(1 - tail, high)
         draws = np.sort(self.ability_draws.reshape(len(self.models), -1), axis=1)
         if kind == "percentile":
             low, high = np.quantile(draws, [tail, 1 - tail], axis=1)
@@ -434,7 +471,7 @@ class IRTFit(SavedFit, Drawable):
         return next(at), next(at)
 
     @property
-    def endless(self) -> NDArray[np.int64]:
+    def endless(self) -> IntArray:
         """1 for models without an upper limit, -1 without a lower one, else 0; shape (N,)."""
         if self.ability_quantiles is None:
             return np.zeros(len(self.models), dtype=np.int64)
@@ -446,9 +483,8 @@ class IRTFit(SavedFit, Drawable):
         """Mean and standard deviation of abilities: of the fit, or of its models if it has none."""
         hyperparameters = self.hyperparameters
         if "ability_sd" in hyperparameters:
-            return float(hyperparameters.get("ability_mean", 0.0)), float(
-                hyperparameters["ability_sd"]
-            )
+            mean, sd = hyperparameters.get("ability_mean", 0.0), hyperparameters["ability_sd"]
+            return float(mean), float(sd)
         told = self.ability[np.isfinite(self.ability) & (self.endless == 0)]
         told = told if len(told) > 1 else self.ability
         return float(told.mean()), max(float(told.std(ddof=1)), _NARROWEST)
@@ -536,9 +572,6 @@ class IRTFit(SavedFit, Drawable):
         logit = ability[:, None] * self.discrimination + self.intercept
         return self.guessing + (self.upper - self.guessing) * special.expit(logit)
 
-    def _of_models(self, confidence_level: float) -> dict[str, Any]:
-        return _model_columns(self, confidence_level)
-
     def _of_items(self) -> dict[str, Any]:
         names = ["discrimination", "difficulty", "guessing"]
         names += ["upper"] if (self.upper < 1).any() else []
@@ -593,7 +626,7 @@ class OrderedFit(SavedFit):
         return np.sqrt(np.diagonal(self.ability_covariance))
 
     @property
-    def endless(self) -> NDArray[np.int64]:
+    def endless(self) -> IntArray:
         """Zeros: posterior means have limits on both sides; shape (N,)."""
         return np.zeros(len(self.models), dtype=np.int64)
 
@@ -623,9 +656,6 @@ class OrderedFit(SavedFit):
         observed = np.isfinite(self.level)
         score = np.where(observed, values[np.where(observed, self.level, 0).astype(np.int64)], 0.0)
         return (self.chances(self.ability) * score).sum(axis=2)
-
-    def _of_models(self, confidence_level: float) -> dict[str, Any]:
-        return _model_columns(self, confidence_level)
 
     def _of_items(self) -> dict[str, Any]:
         table: dict[str, Any] = {
@@ -785,12 +815,6 @@ class FactorFit(SavedFit):
         return loadings | errors | whole
 
 
-def _model_columns(fit: IRTFit | OrderedFit, confidence_level: float) -> dict[str, Any]:
-    low, high = fit.limits(confidence_level)
-    estimates = {"ability": fit.ability, "std_error": fit.ability_std_error}
-    return {"model": fit.models, **estimates, "low": low, "high": high}
-
-
 def _quantile(row: FloatArray, tail: ArrayLike) -> FloatArray:
     """Quantiles at tail probabilities, from those at `TAILS`; beyond these, as the last two go on.
 
@@ -836,7 +860,26 @@ def load_fit(path: Path) -> AnyFit:
     other = "not a fit written by evalstats-plugin"
     table, meta = read_signed(path, _META, kinds, wanted=wanted, other=other)
     with reporting_damage(path):
-        return _fit_of(table, meta)
+        if meta["kind"] not in _KINDS:
+            raise ValueError(f"the field 'kind' is {meta['kind']!r}")
+        record, rest = _KINDS[meta["kind"]], meta["fit"]
+        check_fields(rest, kinds_of(record, _NAMES))
+        n, names = meta["n_models"], texts_in(table, "name")
+        at = {"model": slice(0, n), "item": slice(n, len(names))}
+        rest |= {name: np.array(rest[name]) for name in _SMALL if rest.get(name) is not None}
+        ids = np.asarray(names[n:])
+        values: dict[str, Any] = {
+            **rest,
+            "notes": tuple(rest["notes"]),
+            "models": tuple(names[:n]),
+            "item_ids": ids.astype(np.int64) if meta["integer_ids"] else ids,
+            "tasks": np.asarray(texts_in(table, "task", at["item"])),
+            **{
+                name: numbers_in(table, name, shape, at[_entity(name)])
+                for name, shape in meta["shapes"].items()
+            },
+        }
+        return record(**values)
 
 
 _KINDS: dict[str, type[AnyFit]] = {
@@ -844,77 +887,9 @@ _KINDS: dict[str, type[AnyFit]] = {
 }  # fmt: skip
 
 
-def _fit_of(table: Any, meta: dict[str, Any]) -> AnyFit:
-    if meta["kind"] not in _KINDS:
-        raise ValueError(f"the field 'kind' is {meta['kind']!r}")
-    record = _KINDS[meta["kind"]]
-    rest = meta["fit"]
-    check_fields(rest, kinds_of(record, _NAMES))
-    n, names = meta["n_models"], texts_in(table, "name")
-    at = {"model": slice(0, n), "item": slice(n, len(names))}
-    rest |= {name: np.array(rest[name]) for name in _SMALL if rest.get(name) is not None}
-    ids = np.asarray(names[n:])
-    values: dict[str, Any] = {
-        **rest,
-        "notes": tuple(rest["notes"]),
-        "models": tuple(names[:n]),
-        "item_ids": ids.astype(np.int64) if meta["integer_ids"] else ids,
-        "tasks": np.asarray(texts_in(table, "task", at["item"])),
-        **{
-            name: numbers_in(table, name, shape, at[_entity(name)])
-            for name, shape in meta["shapes"].items()
-        },
-    }
-    return record(**values)
-
-
-def _save(fit: SavedFit, path: Path) -> Path:
-    """Write models with their row of the covariance, then items with theirs."""
-    # pyarrow has no types of its own.
-    pa: Any = import_module("pyarrow")
-    n, m = len(fit.models), len(fit.item_ids)
-    nothing = {"model": pa.nulls(n), "item": pa.nulls(m)}
-
-    def column(of: str, values: Any) -> Any:
-        parts = [
-            pa.array(values) if of == kind else nothing[kind].cast(pa.array(values).type)
-            for kind in nothing
-        ]
-        return pa.chunked_array(parts)
-
-    columns = {
-        "kind": pa.array(["model"] * n + ["item"] * m),
-        "name": pa.array([*fit.models, *fit.item_ids.astype(str)]),
-        "task": column("item", fit.tasks.astype(str)),
-    }
-    arrays = _arrays(fit)
-    for name, values in arrays.items():
-        flat = values if values.ndim == 1 else list(values.reshape(len(values), -1))
-        columns[name] = column(_entity(name), flat)
-    meta = _metadata(fit) | {"shapes": {name: values.shape for name, values in arrays.items()}}
-    return write_signed(pa.table(columns), path, _META, meta)
-
-
-def _arrays(fit: SavedFit) -> dict[str, NDArray[np.float64]]:
-    """Return the arrays of numbers of models or items, by field."""
-    values = {f.name: getattr(fit, f.name) for f in fields(fit) if f.name not in (*_NAMES, *_SMALL)}
-    return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-
-
 def _entity(name: str) -> str:
     """Return whether an array has a row per model or per item."""
     return "model" if name.startswith(("ability", "predicted")) else "item"
-
-
-def _metadata(fit: SavedFit) -> dict[str, Any]:
-    arrays = _arrays(fit)
-    rest = {f.name: getattr(fit, f.name) for f in fields(fit) if f.name not in (*_NAMES, *arrays)}
-    return {
-        "kind": next(kind for kind, cls in _KINDS.items() if isinstance(fit, cls)),
-        "n_models": len(fit.models),
-        "integer_ids": np.issubdtype(fit.item_ids.dtype, np.integer),
-        "fit": json.loads(json.dumps(rest, default=_bare)),
-    }
 
 
 def _bare(value: Any) -> Any:
@@ -1102,6 +1077,22 @@ def suspects_note(fit: IRTFit) -> list[str]:
     wrong = int((fit.discrimination < 0).sum())
     items = counted(wrong, "item")
     return [f"negative discrimination of {items}: look at their labels"] if wrong else []
+
+
+def undetermined_note(fit: AnyFit) -> list[str]:
+    """Note on abilities by ``"mml"`` whose errors are far larger than their spread."""
+    if not isinstance(fit, IRTFit) or fit.estimator != "mml":
+        return []
+    variance, spread = np.diagonal(fit.ability_covariance), fit.ability_distribution[1]
+    error = np.sqrt(variance[variance >= 0])
+    median = float(np.median(error)) if len(error) else 0.0
+    if not median > _TOO_UNSURE * spread:
+        return []
+    return [
+        "the answers do not determine the scale: the median standard error of abilities is "
+        f"{median:,.1f}, and they spread by {spread:.1f} (sd). Take estimator auto, which "
+        "integrates items out or gives them a prior"
+    ]
 
 
 def dispersion_note(dispersion: float) -> list[str]:

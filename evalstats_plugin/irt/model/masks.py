@@ -74,7 +74,9 @@ def block(observed: BoolArray, *, rng: np.random.Generator) -> Split:
 
 def shifted_rows(observed: BoolArray, *, key: FloatArray, rng: np.random.Generator) -> Split:
     """Hold out the models with the largest `key`, shape (N,), such as the most able."""
-    return _held_out_rows(observed, _largest(key), rng)
+    largest = np.zeros(len(key), dtype=bool)
+    largest[np.argsort(key, kind="stable")[-_number(len(key)) :]] = True
+    return _held_out_rows(observed, largest, rng)
 
 
 def shifted_columns(observed: BoolArray, *, key: FloatArray, rng: np.random.Generator) -> Split:
@@ -125,12 +127,6 @@ def _some(size: int, rng: np.random.Generator) -> BoolArray:
     return chosen
 
 
-def _largest(key: FloatArray) -> BoolArray:
-    chosen = np.zeros(len(key), dtype=bool)
-    chosen[np.argsort(key, kind="stable")[-_number(len(key)) :]] = True
-    return chosen
-
-
 def _some_per_row(cells: BoolArray, share: float, rng: np.random.Generator) -> BoolArray:
     """Draw a share of the cells of each row, at least one of two or more."""
     size: IntArray = cells.sum(axis=1)
@@ -161,9 +157,8 @@ def _turned(split: Split) -> Split:
 
 def _checked(train: BoolArray, exposed: BoolArray, test: BoolArray) -> Split:
     if not train.any() or not test.any():
-        msg = (
+        raise DesignError(
             f"{int(train.sum())} cells are left to train on and {int(test.sum())} to predict: "
             "add models or items"
         )
-        raise DesignError(msg)
     return Split(train, exposed, test)

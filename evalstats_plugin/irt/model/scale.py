@@ -121,11 +121,7 @@ def zero_of(items: Curves) -> Zero:
 def average_discrimination(a: FloatArray) -> float:
     """Average discrimination of the items that discriminate."""
     a = a[a != 0]
-    return float(np.exp(np.log(a).mean()) if _is_positive(a) else np.sqrt((a**2).mean()))
-
-
-def _is_positive(a: FloatArray) -> bool:
-    return bool((a >= 0).all())
+    return float(np.exp(np.log(a).mean()) if (a >= 0).all() else np.sqrt((a**2).mean()))
 
 
 def _signs_change(above: Any) -> tuple[float, float] | None:
@@ -187,7 +183,10 @@ def on_zero(fit: IRTFit, zero: str, trials: FloatArray | None) -> IRTFit:
         zeros = (*ZEROS, *fit.models)
         raise SelectionError(no_such("zero", zero, zeros, few(list(zeros), 5)))
     at, unit = zero_of(Curves.of(fit))
-    unit *= _of_posterior(fit)
+    covariance, a = fit.item_covariance, fit.discrimination
+    if fit.estimator == "mml-items" and covariance is not None and (a >= 0).all():
+        # Geometric mean of log-normal discriminations, over that of their posterior means.
+        unit *= float(np.exp(-np.log1p(covariance[:, 0, 0] / a**2).mean() / 2))
     moved = rescaled(fit, Line(unit, -unit * at))
     away = 0.0 if zero == "items" else float(moved.ability[fit.models.index(zero)])
     moved = rescaled(moved, Line(1.0, -away)) if away else moved
@@ -204,14 +203,6 @@ def on_zero(fit: IRTFit, zero: str, trials: FloatArray | None) -> IRTFit:
         draws = _Lever.of(moved, trials).moved(draws)
     covariance = counted_from_zero(moved, trials, fit.ability_covariance)
     return replace(moved, ability_covariance=covariance, ability_draws=draws)
-
-
-def _of_posterior(fit: IRTFit) -> float:
-    """Geometric mean of log-normal discriminations, over that of their posterior means."""
-    covariance, a = fit.item_covariance, fit.discrimination
-    if fit.estimator != "mml-items" or covariance is None or not _is_positive(a):
-        return 1.0
-    return float(np.exp(-np.log1p(covariance[:, 0, 0] / a**2).mean() / 2))
 
 
 def zero_used(fit: IRTFit) -> str:
@@ -241,9 +232,9 @@ def counted_from_zero(
     if trials is None or fit.item_covariance is None:
         return covariance
     lever = _Lever.of(fit, trials)
-    return (lever if item_errors else replace(lever, item_part=0 * lever.item_part)).covariance(
-        covariance
-    )
+    if not item_errors:
+        lever = replace(lever, item_part=0 * lever.item_part)
+    return lever.covariance(covariance)
 
 
 def rescaled(fit: IRTFit, line: Line) -> IRTFit:
@@ -317,7 +308,7 @@ class _Lever:
     def of(cls, fit: IRTFit, trials: FloatArray) -> _Lever:
         a, d, low, high = Curves.of(fit)
         # Without the other models, which would change the order of sums, and so their last digits.
-        takes_part = _takes_part(fit)
+        takes_part = np.isfinite(fit.ability) & np.isfinite(fit.ability_covariance.diagonal())
         theta, trials = fit.ability[takes_part], trials[takes_part]
         spread = np.zeros((len(a), 2, 2))
         if fit.item_covariance is not None:
@@ -334,7 +325,7 @@ class _Lever:
         gradient = np.zeros((2, len(a), 2))
         if steep > 0:
             gradient[0] = -np.stack([by_intercept * at, by_intercept], axis=1) / steep
-        if _is_positive(a):
+        if (a >= 0).all():
             gradient[1, :, 0] = np.divide(1.0, a, out=0 * a, where=a > 0) / max((a > 0).sum(), 1)
         else:
             gradient[1, :, 0] = a / float(a @ a)
@@ -407,8 +398,3 @@ def _of_population(fit: IRTFit, share: FloatArray) -> float:
     variance = (fit.intercept_std_error if first == "intercept" else fit.difficulty_std_error) ** 2
     variance = np.minimum(np.nan_to_num(variance), _MOST_DRAWN * wide)
     return float((share @ variance) ** 2 / max((wide - variance).sum(), 1e-300))
-
-
-def _takes_part(fit: IRTFit) -> Any:
-    """Models whose ability has an error, and so took part in the fit, shape (N,)."""
-    return np.isfinite(fit.ability) & np.isfinite(fit.ability_covariance.diagonal())

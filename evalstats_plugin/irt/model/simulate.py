@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Literal, NamedTuple
 
@@ -17,7 +16,7 @@ from scipy import special
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
-from evalstats_plugin.stats.arrays import FloatArray, Rng
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
 from evalstats_plugin.stats.streams import children, stream
 
 ItemModel = Literal["rasch", "2pl", "3pl", "4pl", "factor", "partial-credit"]
@@ -207,16 +206,29 @@ def simulate_response_patterns(
     features, labels, test, answers = data
     classes, codes = np.unique(labels, return_inverse=True)
     _check(data, classes, n_models)
-    runs = [
-        _one(classifier, (features, codes, classes), test, stream)
-        for stream in children(rng, "training of classifiers", n_models)
-    ]
-    predictions = np.stack([prediction for prediction, _, _ in runs])
-    return ResponsePatterns(
-        ResponseMatrix.from_array((predictions == answers).astype(np.float64), metric="accuracy"),
-        np.array([size for _, size, _ in runs]),
-        np.array([noise for _, _, noise in runs]),
-    )
+    k = len(classes)
+    right, sizes, noises = list[BoolArray](), list[int](), list[float]()
+    for source in children(rng, "training of classifiers", n_models):
+        order = source.permutation(len(codes))
+        first = np.unique(codes[order], return_index=True)[1]
+        # One example of each class first, then the others in their random order.
+        order = np.concatenate([order[first], np.delete(order, first)])
+        sizes.append(int(source.integers(k, len(order), endpoint=True)))
+        noises.append(float(source.uniform(0, _MOST_NOISE)))
+        chosen = order[: sizes[-1]]
+        wrong = source.random(len(chosen)) < noises[-1]
+        wrong[:k] = False
+        shift = source.integers(1, k, size=len(chosen))
+        noisy = np.where(wrong, (codes[chosen] + shift) % k, codes[chosen])
+        if hasattr(classifier, "fit") and not isinstance(classifier, type):
+            model = deepcopy(classifier)
+        else:
+            model = classifier()
+        model.fit(features[chosen], classes[noisy])
+        right.append(np.asarray(model.predict(test)) == answers)
+    scores = np.stack(right).astype(np.float64)
+    matrix = ResponseMatrix.from_array(scores, metric="accuracy")
+    return ResponsePatterns(matrix, np.array(sizes), np.array(noises))
 
 
 class ResponsePatterns(NamedTuple):
@@ -224,7 +236,7 @@ class ResponsePatterns(NamedTuple):
 
     matrix: ResponseMatrix
     """Scores 0 and 1 of N models on the M test items."""
-    training_size: NDArray[np.int64]
+    training_size: IntArray
     """Training examples of each model, shape (N,)."""
     label_noise: FloatArray
     """Probability of a wrong label in each model's training data, shape (N,)."""
@@ -233,47 +245,12 @@ class ResponsePatterns(NamedTuple):
 def _check(data: list[NDArray[Any]], classes: NDArray[Any], n_models: int) -> None:
     for part, features, labels in (("training", *data[:2]), ("test", *data[2:])):
         if len(features) != len(labels) or labels.ndim != 1:
-            msg = (
+            raise DesignError(
                 f"{len(features)} {part} examples have labels of shape {labels.shape}: pass one "
                 "label for each"
             )
-            raise DesignError(msg)
     if len(classes) < 2 or n_models < 1:
-        msg = (
+        raise DesignError(
             f"{len(classes)} classes and {n_models} models make no answers: pass 2 classes or "
             "more, and a model"
         )
-        raise DesignError(msg)
-
-
-def _one(
-    classifier: Any,
-    training: tuple[NDArray[Any], NDArray[np.int64], NDArray[Any]],
-    test: NDArray[Any],
-    rng: np.random.Generator,
-) -> tuple[NDArray[Any], int, float]:
-    """Train one model; return its predictions, training size and noise."""
-    features, codes, classes = training
-    k = len(classes)
-    order = rng.permutation(len(codes))
-    first = np.unique(codes[order], return_index=True)[1]
-    # One example of each class first, then the others in their random order.
-    order = np.concatenate([order[first], np.delete(order, first)])
-    size = int(rng.integers(k, len(order), endpoint=True))
-    noise = float(rng.uniform(0, _MOST_NOISE))
-    chosen = order[:size]
-    wrong = rng.random(size) < noise
-    wrong[:k] = False
-    shift = rng.integers(1, k, size=size)
-    noisy = np.where(wrong, (codes[chosen] + shift) % k, codes[chosen])
-    model = _fresh(classifier)
-    model.fit(features[chosen], classes[noisy])
-    return np.asarray(model.predict(test)), size, noise
-
-
-def _fresh(classifier: Any) -> Any:
-    """Return an unfitted classifier: a copy, or a new one from its factory."""
-    if hasattr(classifier, "fit") and not isinstance(classifier, type):
-        return deepcopy(classifier)
-    make: Callable[[], Any] = classifier
-    return make()

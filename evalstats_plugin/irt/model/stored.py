@@ -22,6 +22,7 @@ from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.irt.model.data import PARTIAL, Counts, check_answered, check_names
 from evalstats_plugin.runtime.torch import linalg, resolve_device, resolve_dtype
+from evalstats_plugin.stats.arrays import BoolArray, IntArray
 
 _CELLS = 2**18
 """Numbers that are multiplied at once, so that they stay in the processor's cache."""
@@ -84,7 +85,7 @@ def _check_store(store: ResponseStore) -> bool:
                 group[:] = 0
                 continue
             complete = False
-            answered: NDArray[np.bool_] = np.any(~missing, axis=2)
+            answered: BoolArray = np.any(~missing, axis=2)
             check_answered(store.item_ids[part][~answered.any(axis=1)])
             if not group.any():
                 continue
@@ -98,12 +99,11 @@ def _check_store(store: ResponseStore) -> bool:
     group_numbers = np.unique(group)
     if len(group_numbers) > 1:
         names = few([store.models[int(i)] for i in group_numbers])
-        msg = (
+        raise DesignError(
             f"the models fall apart into {len(group_numbers)} groups that answered no common item, "
             f"so their abilities cannot be compared; the first of each: {names}. Fit each group by "
             "itself, or add items or models that link them"
         )
-        raise DesignError(msg)
     return complete
 
 
@@ -113,7 +113,7 @@ class StoredCells:
 
     store: ResponseStore
     what: Literal["right", "trials"]
-    places: NDArray[np.int64]
+    places: IntArray
     """Shape (M,), ascending."""
     like: Tensor
     """A tensor of the dtype and on the device of the results."""
@@ -146,8 +146,7 @@ class StoredCells:
         """Select items by a slice or mask, for all models."""
         models, items = key
         if models != slice(None):
-            msg = "cells on disk are cut by items only: write cells[:, items]"
-            raise TypeError(msg)
+            raise TypeError("cells on disk are cut by items only: write cells[:, items]")
         at = items if isinstance(items, slice) else items.cpu().numpy()
         return replace(self, places=self.places[at])
 
@@ -208,7 +207,17 @@ class StoredCells:
         # Whole row groups: each is read by one process, once.
         shares = (starts * _SHARES // max(len(self.places), 1)).tolist()
         stops = [*starts[1:].tolist(), len(self.places)]
-        mine, (height, width) = _own_shares(), self._at_once()
+        # Of those that `torchrun` started.
+        mine = range(_SHARES)
+        if torch.distributed.is_initialized():
+            rank, count = torch.distributed.get_rank(), torch.distributed.get_world_size()
+            mine = range(rank, _SHARES, count)
+        # Items and models of a block.
+        height, width = max(1, _CELLS_ELSEWHERE // len(self)), len(self)
+        if self.device.type == "cpu":
+            width = min(len(self), _MODELS)
+            height = _CELLS // width
+        levels = self.store.coding.levels if self.what == "right" else None
         space = self.like.new_empty(height * width)
         for group, start, stop, share in zip(groups, starts.tolist(), stops, shares, strict=True):
             if start == stop or share not in mine:
@@ -217,16 +226,15 @@ class StoredCells:
             for a, b in product(range(0, len(cells), height), range(0, len(self), width)):
                 part = cells[a : a + height, b : b + width]
                 items = slice(start + a, start + a + len(part))
-                yield share, items, slice(b, b + width), self._numbers(part, space)
+                # Sums over the epochs.
+                total = part[:, :, 0] if part.shape[2] == 1 else part.sum(2, dtype=np.float64)
+                numbers = space[: total.size].view(total.shape)
+                numbers.copy_(torch.as_tensor(total).to(self.device))
+                if levels not in (None, 1):
+                    numbers.div_(levels)
+                yield share, items, slice(b, b + width), numbers
 
-    def _at_once(self) -> tuple[int, int]:
-        """Return how many items and models a block has."""
-        if self.device.type != "cpu":
-            return max(1, _CELLS_ELSEWHERE // len(self)), len(self)
-        width = min(len(self), _MODELS)
-        return _CELLS // width, width
-
-    def _read(self, group: slice, inside: NDArray[np.int64]) -> NDArray[Any]:
+    def _read(self, group: slice, inside: IntArray) -> NDArray[Any]:
         """Read bytes or floats, shape (m, N, R); no items where all are 0."""
         if self.what == "right" and self.store.coding.levels != 1:
             cells = self.store.filled(group)
@@ -251,21 +259,6 @@ class StoredCells:
             flat = None if cells is None else np.packbits(cells.reshape(len(cells), -1), axis=1)
             self.kept[group.start] = flat
         return cells
-
-    def _numbers(self, cells: NDArray[Any], space: Tensor) -> Tensor:
-        """Sum over epochs into numbers in `space`, shape (m, n)."""
-        total = cells[:, :, 0] if cells.shape[2] == 1 else cells.sum(2, dtype=np.float64)
-        numbers = space[: total.size].view(total.shape)
-        numbers.copy_(torch.as_tensor(total).to(self.device))
-        levels = self.store.coding.levels if self.what == "right" else None
-        return numbers if levels in (None, 1) else numbers.div_(levels)
-
-
-def _own_shares() -> range:
-    """Shares of this process among those that `torchrun` started."""
-    if not torch.distributed.is_initialized():
-        return range(_SHARES)
-    return range(torch.distributed.get_rank(), _SHARES, torch.distributed.get_world_size())
 
 
 def _of_all(part: Tensor) -> Tensor:
