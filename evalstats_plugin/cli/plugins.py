@@ -79,7 +79,7 @@ def plugins(*, asked: PluginsOptions) -> None:
         width = shutil.get_terminal_size((80, 24)).columns
         for row in rows:
             head, *rest = list(row.values())
-            echo(click.wrap_text(head, width, "", "  "), bold=True)
+            echo(click.wrap_text(str(head), width, "", "  "), bold=True)
             for line in filter(None, rest):
                 echo(click.wrap_text(_joined(line), width, "    ", "    "))
 

@@ -442,6 +442,10 @@ def _all_from(chosen: FloatArray, epochs: FloatArray, k: int) -> FloatArray:
     return np.where(epochs >= k, probability, np.nan)
 
 
+_NO_RANK = 1e-10
+"""Eigenvalue, as a share of the largest, up to which sums of squares of thousands round from 0."""
+
+
 class Regression(NamedTuple):
     """Least squares, with errors that hold whatever items of a cluster have in common."""
 
@@ -461,7 +465,8 @@ def clustered_regression(y: ArrayLike, x: ArrayLike, clusters: NDArray[Any]) -> 
     ----------
     y : shape (n,)
     x : shape (n, K)
-        With a column of ones, where there is an intercept.
+        With a column of ones, where there is an intercept. Of columns that depend on each other
+        the shortest coefficients are returned.
     clusters : shape (n,)
         Names or numbers; one for each item where none is in a cluster.
 
@@ -473,13 +478,14 @@ def clustered_regression(y: ArrayLike, x: ArrayLike, clusters: NDArray[Any]) -> 
     """
     values, columns = np.asarray(y, dtype=np.float64), np.asarray(x, dtype=np.float64)
     gram, cross = columns.T @ columns, columns.T @ values
-    inverse = np.linalg.pinv(gram, hermitian=True)
+    inverse = np.linalg.pinv(gram, _NO_RANK, hermitian=True)
     coefficients = inverse @ cross
     residual = values - columns @ coefficients
     of_gram = by_cluster(columns[:, :, None] * columns[:, None, :], clusters, axis=0)
     of_cross = by_cluster(columns * values[:, None], clusters, axis=0)
     count, k = of_cross.shape
-    without = np.linalg.pinv(gram - of_gram, hermitian=True) @ (cross - of_cross)[:, :, None]
+    inverses = np.linalg.pinv(gram - of_gram, _NO_RANK, hermitian=True)
+    without = inverses @ (cross - of_cross)[:, :, None]
     deviation = without[:, :, 0] - coefficients
     errors = np.sqrt((count - 1) / count * (deviation**2).sum(axis=0))
     errors = errors if count > 1 else np.full(k, np.nan)

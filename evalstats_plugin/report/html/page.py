@@ -79,10 +79,10 @@ def to_html(page: Page) -> str:
     DesignError
         There are more rows than a browser opens.
     """
-    rows = page.intervals
-    if len(rows) > MOST_ROWS:
+    rows = page.intervals.rows
+    if (n_rows := len(page.intervals)) > MOST_ROWS:
         raise DesignError(
-            f"the page would have {len(rows):,} rows of results, and browsers open {MOST_ROWS:,} "
+            f"the page would have {n_rows:,} rows of results, and browsers open {MOST_ROWS:,} "
             "at most: choose models or tasks (--models, --task), or write a table (--format csv)"
         )
     table = page.table if page.table is not None and page.table.rows else None

@@ -493,9 +493,9 @@ def _solve(tables: FloatArray, of: Contrast, tail: float) -> FloatArray:
     narrow_first = np.where(a_first[:, None], tables, tables[:, [2, 3, 0, 1]])
     right, wrong = narrow_first[:, ::2], narrow_first[:, 1::2]
     # Lower quantile, and complement of the upper quantile, both without cancellation.
-    margins = np.stack(
-        [special.betaincinv(right, wrong, NEGLIGIBLE), special.betaincinv(wrong, right, NEGLIGIBLE)]
-    )
+    ends = (right, wrong), (wrong, right)
+    tails = [special.betaincinv(a, b, NEGLIGIBLE) for a, b in ends]
+    margins = np.asarray(tails, dtype=np.float64)
     sign = np.where(a_first, 1.0, -1.0)
     target = float(special.ndtri(tail))
 
