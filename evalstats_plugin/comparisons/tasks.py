@@ -96,10 +96,12 @@ def overall_comparisons(cells: Sequence[Cell], request: Request) -> tuple[list[T
     cells, _ = headlines([cell for cell in cells if cell.kind is not None])
     n_models = Counter(c.responses.task for c in cells)
     cells = [c for c in cells if n_models[c.responses.task] > 1]
+    metrics = metrics_of_groups(cells)
     inside = {
         r.task: r.groups
         for r in (c.responses for c in cells)
         if r.groups and r.groups[0].logged is not None
+        and task_and_metric(r)[1] == metrics[r.groups[0].name]
     }
     cells_of_all, notes = in_overall(cells, inside, "parts")
     parts = [c.responses for c in cells_of_all]
@@ -170,13 +172,20 @@ def headlines(
     out.
     """
     wanted = wanted or Selection()
+    # A model's logged F1 is no column where another model's is recomputed from its items.
+    recomputed = {
+        task_and_metric(cell.responses)
+        for cell in latest
+        if cell.responses.pairs is not None or cell.kind == "left-out"
+    }
     metrics: dict[str, dict[str, tuple[int, bool]]] = {}
     of: dict[tuple[str, str], dict[str, Cell]] = {}
     for cell in latest:
         r = cell.responses
         task, metric = task_and_metric(r)
         is_mean = cell.kind in ("binary", "bounded", "real") and cell.n > 0
-        is_value = cell.kind is None and not len(r.item_ids) and math.isfinite(cell.estimate)
+        is_bare = cell.kind is None and not len(r.item_ids) and math.isfinite(cell.estimate)
+        is_value = is_bare and (task, metric) not in recomputed
         if r.pairs is None and (is_mean or is_value):
             place = wanted.place_of_metric(r.metric, task, *(g.name for g in r.groups))
             own = metrics.setdefault(task, {})
@@ -248,6 +257,19 @@ def in_overall(
         if names := [key[1] for key in left_out if (key in bare) == is_bare]:
             notes.append(f"not part of the overall score, because of {reason}: {few(names)}")
     return joint, notes
+
+
+def metrics_of_groups(cells: Sequence[Cell]) -> dict[str, str]:
+    """Return by outermost group the metric that it is shown with: that of most of its tasks.
+
+    A task with another metric is in another mean of the group.
+    """
+    tasks: dict[str, dict[str, set[str]]] = {}
+    for r in (cell.responses for cell in cells):
+        for group in r.groups[:1]:
+            metric = task_and_metric(r)[1]
+            tasks.setdefault(group.name, {}).setdefault(metric, set()).add(r.task)
+    return {name: max(own, key=lambda m: len(own[m])) for name, own in tasks.items()}
 
 
 def column_of(task: str, inside: Mapping[str, tuple[Group, ...]]) -> ColumnKey:

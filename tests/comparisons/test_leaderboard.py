@@ -324,3 +324,15 @@ def test_differences_from_a_model_have_the_verdicts_of_all_pairs() -> None:
             assert (back.difference, back.high) == (-pairs.difference[i], -pairs.low[i])
             assert forward.verdict == verdict
     assert len(rows) == 3 * 4 * 3
+
+
+def test_a_logged_value_is_no_column_beside_one_that_is_recomputed() -> None:
+    """It would be the only model with a score, though others have the metric from their items."""
+    f1 = next(r for r in es.read(LOGS) if r.pairs is not None and r.logged is not None)
+    bare = Responses(
+        model="other", measure=f1.measure, source=f1.source, logged=f1.logged, logged_std_error=0.02
+    )
+    scored = _tasks(0, sizes=(40, 30))
+
+    assert f1.task in es.table([*scored, bare], rng=0).tasks
+    assert f1.task not in es.table([*scored, f1, bare], rng=0).tasks
