@@ -104,8 +104,12 @@ def no_such(what: str, name: str, candidates: Iterable[str], shown: str = "") ->
 
     >>> no_such("method", "wison", ["wilson", "t"])
     "no method is called 'wison'; did you mean wilson? There are: wilson, t"
+    >>> no_such("field", "item", [])
+    "no field is called 'item': there is none"
     """
     names = list(candidates)
+    if not names:
+        return f"no {what} is called {name!r}: there is none"
     parts = [other for other in names if name and name in other][:3]
     close = get_close_matches(name, names, n=1, cutoff=0.7) or parts
     close = close or get_close_matches(name, names, n=1, cutoff=0.4)

@@ -149,10 +149,17 @@ def aggregate_beside(instances: Path) -> Path | None:
 
 
 def metric_of(result: Json) -> str:
-    """Return the name of a result's metric, from the first of three fields that converters use."""
-    config = section(result, "metric_config")
-    names = (config.get(key) for key in ("metric_name", "metric_id", "evaluation_description"))
-    return next((str(n) for n in names if n and len(str(n)) <= _LONGEST_NAME), "score")
+    """Return the name of a result's metric, from the first of three fields that converters use.
+
+    Some repeat the name of the task there; the kind of the metric is its name then.
+    """
+    config, task = section(result, "metric_config"), str(result.get("evaluation_name"))
+    named = config.get("metric_name")
+    if named == task:
+        named = config.get("metric_kind") or named
+    names = (named, config.get("metric_id"), config.get("evaluation_description"))
+    shown = (str(n).removesuffix(f" on {task}") for n in names if n)
+    return next((n for n in shown if len(n) <= _LONGEST_NAME), "score")
 
 
 def settings_of(aggregate: Json, result: Json) -> Settings:

@@ -170,13 +170,25 @@ class _Run:
             return
         every = list(dict.fromkeys([*self.logged, *self.scores]))
         labels = {key: _label(key, every) for key in every}
-        wanted = [key for key in every if not _NO_SCORES.match(key.metric)]
+        # Where nothing was perturbed, HELM repeats every value as the worst of its perturbations.
+        plain = bool(self.scores) and not any(key.perturbation for key in self.scores)
+        wanted = [
+            key
+            for key in every
+            if not _NO_SCORES.match(key.metric)
+            and not (plain and key.perturbation and self._repeats(key))
+        ]
         if self.selection.metrics_of(*tasks):
             wants = self.selection.wants_metric
             wanted = [k for k in every if wants(labels[k], *tasks) or wants(k.metric, *tasks)]
         items = self._items() if not self.selection.header_only else {}
         for key in sorted(wanted, key=lambda k: (k.perturbation != "", k.split != "test")):
             yield self._of(key, labels[key], items)
+
+    def _repeats(self, key: _Key) -> bool:
+        """Whether the value is that without a perturbation."""
+        values = self.logged[key], self.logged.get(key._replace(perturbation="", settings=""))
+        return values[0] == values[1] or all(v is not None and math.isnan(v) for v in values)
 
     def _items(self) -> dict[str, _Item]:
         """Return the questions and prompts by id and perturbation, where the run's state is."""

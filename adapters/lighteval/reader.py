@@ -227,7 +227,10 @@ class _Run:
             "source": self.source,
             "settings": (*self.settings, *shown),
             "logged": logged,
-            "logged_std_error": _number(values.get(f"{metric}_stderr")),
+            # Of a mean over tasks lighteval logs the mean of their standard errors, not its own.
+            "logged_std_error": None
+            if _ALL.match(_named(task)[0])
+            else _number(values.get(f"{metric}_stderr")),
             "logged_n": size or n or None,
             "provenance": Provenance(task_version=str(self.json.get("versions", {}).get(task, ""))),
         }

@@ -525,9 +525,13 @@ def model_identity(data: Mapping[str, Any]) -> tuple[str, Settings]:
         arguments = {k.strip(): v.strip() for k, _, v in pairs}
     key = next((k for k in _NAMES if k in arguments), None)
     # Without a name among the arguments lm-eval gives the folder a random one.
-    name = arguments[key] if key else str(config.get("model", "model"))
+    # The Open LLM Leaderboard's early results have the name alone.
+    name = arguments[key] if key else str(config.get("model") or config.get("model_name", "model"))
     settings = {k: v for k, v in arguments.items() if k != key}
-    if config.get("model") and key:
+    if config.get("model") == "neox" and "load" in arguments:
+        # GPT-NeoX logs its whole configuration of hundreds of entries.
+        name, settings = arguments["load"], {"iteration": arguments.get("iteration", "")}
+    elif config.get("model") and key:
         settings["backend"] = str(config["model"])
     for label, value in (
         ("revision", config.get("model_revision")),

@@ -12,7 +12,9 @@ and ``[#]`` its name or number. ``[0]`` and ``[-1]`` are the first and the last,
 name with any letters. In place of a path there may be a list of them (the first that holds
 something counts) or a table: ``{value = "x"}``, ``{path = ".text", after = "Score: "}``,
 ``{path = ".accuracy", times = 0.01}``, or ``{all = [".base", ".plus"]}``, the lowest of scores. A
-score that is a list is one of several epochs.
+score that is a list is one of several epochs. With ``items = "."`` each file is one entry, and
+the files of a model and task are joined: those of one item are its epochs. Without ``item``
+entries are values of a ``model`` on a ``task``, with ``n`` or ``std_error`` where there is one.
 
 The mappings in ``formats`` are for tools that log everything in one file. Entries become rows of a
 table, which `tabular.reader` reads.
@@ -36,7 +38,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from evalstats_plugin.adapters.tabular.reader import WORDS, responses_of
-from evalstats_plugin.adapters.tabular.recognition import BY_ORDER, LINES
+from evalstats_plugin.adapters.tabular.recognition import BY_ORDER, LINES, OF_SUMMARIES
 from evalstats_plugin.data.measure import COST, agree
 from evalstats_plugin.data.responses import Responses, Selection, Source
 from evalstats_plugin.data.tables import as_text, json_cell, read_lines, record_table
@@ -56,6 +58,7 @@ Key: TypeAlias = str | int
 _PARTS = (
     "model", "task", "metric", "item", "epoch", "cluster", "input", "weight", "higher_is_better",
     "lower_is_better", "min_score", "max_score", "aggregation", "version", "when",
+    *OF_SUMMARIES,
 )  # fmt: skip
 """Keys of what is read of entries, besides scores."""
 
@@ -193,12 +196,16 @@ def _mapping(where: str, raw: Mapping[str, Any], *, is_strict: bool) -> _Mapping
         if not isinstance(value, kinds):
             raise _wrong(f"{where}: {key}", value, f"Write {what}")
     items = _path(f"{where}: items", raw.get("items", ""))
-    if items.is_of_entry or _Step.KEY in items.steps or _Step.EACH not in items.steps:
-        cure = 'Write where the entries are, as "results[*]", or "[*]" for a list or JSONL'
-        raise _wrong(f"{where}: items", items.text, cure)
-    if "item" not in raw:
+    is_file = items.text == "."
+    is_list = _Step.EACH in items.steps and _Step.KEY not in items.steps and not items.is_of_entry
+    if not (is_file or is_list):
+        cure = 'Write where the entries are, as "results[*]", "[*]" for a list or JSONL'
+        raise _wrong(f"{where}: items", items.text, f'{cure}, or "." where each file is one entry')
+    if "item" not in raw and not {"model", "task"} <= raw.keys():
         number = "[#]".join(items.text.rsplit("[*]", 1))
-        cure = f'Write the id of the question, as item = ".id"; "{number}" is its place'
+        place = "" if is_file else f'; "{number}" is its place'
+        cure = f'Write the id of the question, as item = ".id"{place}'
+        cure += ". Values without items need model and task instead"
         raise _wrong(f"{where}: item", None, cure)
     if ("score" in raw) == bool(raw.get("scores")):
         cure = 'Write one path, as score = ".success", or a table [scores] of several'
@@ -216,7 +223,10 @@ def _mapping(where: str, raw: Mapping[str, Any], *, is_strict: bool) -> _Mapping
     )
     if both := sorted(scores.keys() & costs.keys()):
         raise _wrong(f"{where}: costs", both[0], "It is the name of a score, too: write another")
-    for name in logged:
+    for name, part in logged.items():
+        if part.path and part.path.is_of_entry and not is_file:
+            cure = "Write a path from the top of the file: it is one value for all entries"
+            raise _wrong(f"{where}: logged.{name}", part.path.text, cure)
         if name not in (scores or ("score",)):
             raise SelectionError(f"{where}: logged: {no_such('score', name, scores or ('score',))}")
     return _Mapping(
@@ -267,7 +277,8 @@ def _path(key: str, text: str) -> _Path:
     (0, 'a b', 'c')
     """
     steps: list[Key | _Step] = []
-    rest = "" if text == "." else text
+    # The dot of an entry stands alone, or before a bracket.
+    rest = text[1:] if text == "." or text.startswith(".[") else text
     while rest and (found := _STEP.match(rest)):
         name, sign, number, quoted = found.groups()
         steps.append(name or quoted or (_Step(sign) if sign else int(number)))
@@ -370,6 +381,8 @@ def _number(score: Any) -> float:
 
 def _responses(log: LogFile, mapping: _Mapping, selection: Selection) -> Iterator[Responses]:
     top, notes = _document(log, mapping)
+    if task := _same_task(log.path, mapping):
+        notes += (f"{mapping.where} names no task: {task!r} is used",)
     entries = list(_entries(top, mapping.items.steps, mapping.raw.get("skip", ())))
     if not entries:
         raise LogError(_no_entries(log.path, mapping, top))
@@ -410,7 +423,7 @@ def _responses(log: LogFile, mapping: _Mapping, selection: Selection) -> Iterato
                 raise DesignError(f"{error} {hint}") from error
             own = mapping.logged.get(name or "score")
             logged = own and _read(own, entries[rows[0]], {})
-            if own and logged is None and mapping.is_strict:
+            if own and logged is None and mapping.is_strict and not file.is_there(own):
                 raise LogError(file.unmatched(f"logged.{name or 'score'}", own))
             for r in made:
                 known = replace(r, source=source, settings=settings)
@@ -459,6 +472,8 @@ class _File:
     def column(self, key: str, part: _Part) -> list[Any] | None:
         """Return a part of every entry; None where none has it, which a user's mapping must not.
 
+        Scores that are all null are missing.
+
         Raises
         ------
         LogError
@@ -468,9 +483,10 @@ class _File:
         column = [_read(part, entry, values) for entry in self.entries]
         lacking = [k for k, value in enumerate(column) if value is None]
         if len(lacking) == len(column):
-            if self.mapping.is_strict or key in _NEEDED:
+            is_null = self.mapping.is_strict and self.is_there(part)
+            if key in _NEEDED or (self.mapping.is_strict and not is_null):
                 raise LogError(self.unmatched(key, part))
-            return None
+            return column if is_null and key.startswith("score") else None
         if lacking and key in _NEEDED:
             raise LogError(
                 f"{self.path}: {self.place(lacking[0])} has no {key} ({self.mapping.where}: {key} "
@@ -485,15 +501,24 @@ class _File:
             text = text.replace("[*]", f"[{json.dumps(key)}]", 1)
         return text
 
-    def unmatched(self, key: str, part: _Part) -> str:
-        """Return the message that no entry has a part, with the closest and the existing paths."""
+    def paths(self, part: _Part) -> tuple[str, list[str]]:
+        """Return the path of a part, and those that there are in the first entry or the file."""
         while part.path is None and part.choices:
             part = part.choices[0]
         text = part.path.text if part.path else str(part.value)
-        entry, items = self.entries[0], self.mapping.items.text
+        entry = self.entries[0]
         value, before = (entry.value, ".") if text.startswith(".") else (entry.top, "")
-        known = list(islice(_fields(value, before), _MOST_FIELDS))
-        what = f"field of {items if before else 'the file'}"
+        return text, list(islice(_fields(value, before), _MOST_FIELDS))
+
+    def is_there(self, part: _Part) -> bool:
+        """Whether there is a path such as that of a part, even if all it holds is null."""
+        text, known = self.paths(part)
+        return text in known
+
+    def unmatched(self, key: str, part: _Part) -> str:
+        """Return the message that no entry has a part, with the closest and the existing paths."""
+        text, known = self.paths(part)
+        what = f"field of {self.mapping.items.text if text.startswith('.') else 'the file'}"
         told = no_such(what, text, known, few(known, _MOST_SHOWN) or "none")
         return f"{self.path}: {self.mapping.where}: {key}: {told}"
 
@@ -501,9 +526,12 @@ class _File:
 def _columns(file: _File, selection: Selection) -> dict[str, list[Any]]:
     """Return the columns of a table with a row for each entry."""
     parts = {key: file.column(key, part) for key, part in file.mapping.parts.items()}
-    if (field := selection.cluster) is not None:
-        path = _path("--cluster", field if field.startswith(".") else f".{field}")
-        parts["cluster"] = [_at(path, entry) for entry in file.entries]
+    for key, field in (("cluster", selection.cluster), (selection.by, selection.by)):
+        if key is not None and field is not None:
+            path = _path(field, field if field.startswith(".") else f".{field}")
+            found = [_at(path, entry) for entry in file.entries]
+            if key == "cluster" or any(value is not None for value in found):
+                parts[key] = found
     columns = {
         key: [as_text(json_cell(value)) for value in column]
         for key, column in parts.items()
@@ -511,6 +539,7 @@ def _columns(file: _File, selection: Selection) -> dict[str, list[Any]]:
     }
     names = _names_in(file.path, file.mapping.raw.get("files", ())) or {}
     names |= {"model": selection.model_name} if selection.model_name else {}
+    names |= {"task": task} if (task := _same_task(file.path, file.mapping)) else {}
     for key in ("model", "task"):
         if key in names or key in columns:
             given = columns.get(key, [""] * len(file.entries))
@@ -518,6 +547,14 @@ def _columns(file: _File, selection: Selection) -> dict[str, list[Any]]:
     if "input" in columns:
         columns["hash"] = [_digest(text) for text in columns.pop("input")]
     return columns
+
+
+def _same_task(path: Path, mapping: _Mapping) -> str | None:
+    """Return the task of files that each name their model, where nothing names the task."""
+    names = _names_in(path, mapping.raw.get("files", ())) or {}
+    if "model" not in names or "task" in names or "task" in mapping.parts:
+        return None
+    return str(mapping.raw.get("name", "task"))
 
 
 def _digest(text: str) -> str:
@@ -544,11 +581,14 @@ def _refuse_twice(file: _File, columns: Mapping[str, list[Any]], rows: Sequence[
     for k in rows:
         first = seen.setdefault(tuple(column[k] for column in told), k)
         if first != k:
+            one = "one model and one task"
+            of = f"item {columns['item'][k]!r}, {one}" if "item" in columns else one
+            apart = 'epoch = ".repeat", model' if "item" in columns else 'item = ".id", model'
+            order = '; epoch = "order" numbers answers to an item in their order'
             raise LogError(
-                f"{file.path}: {file.place(first)} and {file.place(k)} are both of item "
-                f"{columns['item'][k]!r}, one model and one task. Say in {file.mapping.where} what "
-                'tells them apart, as epoch = ".repeat", model, task or [settings]; epoch = '
-                '"order" numbers answers to an item in their order.'
+                f"{file.path}: {file.place(first)} and {file.place(k)} are both of {of}. Say in "
+                f"{file.mapping.where} what tells them apart, as {apart}, task or [settings]"
+                f"{order if 'item' in columns else ''}."
             )
 
 
@@ -608,7 +648,8 @@ def _fields(value: Any, before: str, depth: int = 0) -> Iterator[str]:
     elif isinstance(value, Mapping) and depth < _DEEPEST:
         dot = before if before in ("", ".") else f"{before.removesuffix('.')}."
         for name, inside in cast("Mapping[str, Any]", value).items():
-            text = f"{dot}{name}" if _STEP.fullmatch(name) else f'{dot.removesuffix(".")}["{name}"]'
+            quoted = f'{"." if dot == "." else dot.removesuffix(".")}["{name}"]'
+            text = f"{dot}{name}" if _STEP.fullmatch(name) else quoted
             yield from _fields(inside, text, depth + 1)
     elif before.rstrip("."):
         yield before

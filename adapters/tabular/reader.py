@@ -174,7 +174,7 @@ def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
     if not whole:
         named = [name for part, name in selection.columns if part == "score"]
         is_of_items = any(part == "item" for part, _ in selection.columns)
-        table = _with_models(table, log.head)
+        table = _with_models(table, _head(log))
         if not is_of_items and len(named) == bool(selection.columns):
             table = published_table(table, *named)
     responses = list(responses_of(table, path, selection, may_be_empty=whole))
@@ -244,7 +244,7 @@ def open_table(  # noqa: PLR0911 - one for each form
     path, head, read = log.path, log.head, log.read_bytes
     ending = path.suffix.lower()
     inner = Path(path.stem).suffix.lower()
-    if ending in _UNPACKED and inner in (*TEXTS, *LINES):
+    if _is_packed(path):
         content, ending = _unpacked(log), inner
         head, read = content[:HEAD], lambda: content
     if ending in _WORKBOOKS or (ending in _PACKED and inner in (*TEXTS, *LINES)):
@@ -273,8 +273,17 @@ def open_table(  # noqa: PLR0911 - one for each form
     return None
 
 
-def _unpacked(log: LogFile) -> bytes:
-    """Return the content of a packed table.
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() in _UNPACKED and Path(path.stem).suffix.lower() in (*TEXTS, *LINES)
+
+
+def _head(log: LogFile) -> bytes:
+    """Return the first bytes of a table, unpacked where it is packed."""
+    return _unpacked(log, HEAD) if _is_packed(log.path) else log.head
+
+
+def _unpacked(log: LogFile, n_bytes: int = _MOST_UNPACKED + 1) -> bytes:
+    """Return the content of a packed table, or its first bytes.
 
     Raises
     ------
@@ -283,7 +292,7 @@ def _unpacked(log: LogFile) -> bytes:
     """
     try:
         with log.open() as packed, _UNPACKED[log.path.suffix.lower()](packed) as file:
-            content = file.read(_MOST_UNPACKED + 1)
+            content = file.read(n_bytes)
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise LogError(f"{log.path} cannot be unpacked ({error}): write it again") from error
     if len(content) > _MOST_UNPACKED:
@@ -492,7 +501,7 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
     if not table.names:
         raise LogError(f"{table.where} has no heading. Name its columns in the first row.")
     rows_are, columns_are = ("model", "item") if selection.wide == "models" else ("item", "model")
-    heads = _heads(table, with_one_heading(log.head), selection.columns, rows_are)
+    heads = _heads(table, with_one_heading(_head(log)), selection.columns, rows_are)
     # The epochs of rows of items are in a column of their own; so is the task, where it is said.
     epoch = find(table.names, COLUMNS["epoch"], {heads}) if rows_are == "item" else None
     task = find(table.names, COLUMNS["task"], {heads})

@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -279,14 +280,15 @@ def _check_enough(
 ) -> None:
     # Without items each row is the value of a model on a task.
     summed = {"item", "model", "task", *OF_SUMMARIES} & columns.keys()
-    present = {"item": bool(scores and summed), "score": bool(scores)}
+    present = {"item": bool("item" in columns or (scores and summed)), "score": bool(scores)}
     lacking = [part for part, is_there in present.items() if not is_there]
     if lacking:
         wanted = " and ".join(lacking)
         meant = [f"{part}={closest(part, names) or 'COLUMN'}" for part in lacking]
         raise SelectionError(
             f"{where}: no column's name says that it holds the {wanted}. There are: "
-            f"{few(names, 10)}. If each row is one score, name them: --columns {','.join(meant)} "
+            f"{few(names, 10)}. If each row is one score, name them: --columns "
+            f"{shlex.quote(','.join(meant))} "
             "(in Python: columns=). If the table is a matrix, add --wide models where each row is "
             "a model, or --wide items where each row is an item (in Python: wide=)."
         )
@@ -307,7 +309,7 @@ def name_of_file(path: Path) -> str:
 def find(names: Sequence[str], known: Sequence[str], used: set[str]) -> str | None:
     """Return the column with the first of the known names that is unique, ignoring case."""
     free = [name for name in names if name not in used]
-    folded = [name.casefold().replace(" ", "_") for name in free]
+    folded = [name.casefold().rstrip(" ?").replace(" ", "_") for name in free]
     return next((free[folded.index(name)] for name in known if folded.count(name) == 1), None)
 
 

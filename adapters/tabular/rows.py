@@ -90,6 +90,15 @@ def fill(
         Two rows are of the same item and epoch, a property of an item differs between its rows, or
         a score is out of the bounds.
     """
+    about_rows: tuple[str, ...] = ()
+    if table.epochs is None and not table.layout.by_order:
+        _, places = unique_in_order(table.parts["item"].codes[rows])
+        empty = np.isnan(scores[rows])
+        again = empty & (np.bincount(places, ~empty) > 0)[places]
+        if again.any():
+            rows = rows[~again]
+            left = f"{counted(int(again.sum()), 'row')} without a score left out"
+            about_rows = (f"{left}: another row of the item has one",)
     items, places = unique_in_order(table.parts["item"].codes[rows])
     if table.epochs is not None:
         epoch = np.unique(table.epochs[rows], return_inverse=True)[1]
@@ -124,7 +133,7 @@ def fill(
         else (properties.clusters("tags")[0]),
         settings=settings,
         item_hashes=properties.hashes(),
-        notes=(*table.notes, *about_clusters, *about_weights),
+        notes=(*table.notes, *about_rows, *about_clusters, *about_weights),
     )
 
 

@@ -14,7 +14,7 @@ from evalstats_plugin.cli.shell import running, shared
 from evalstats_plugin.cli.shell.options import OUTPUT, Name, command, paths, picked, takes, under
 from evalstats_plugin.cli.shell.running import Labelled, Output, Reading, Run
 from evalstats_plugin.cli.shell.shared import Intervals
-from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.errors import SelectionError, counted, few
 from evalstats_plugin.hookspecs import FITS
 from evalstats_plugin.runtime.untrusted import echo
 from evalstats_plugin.runtime.writing import may_overwrite
@@ -97,6 +97,10 @@ _NOT_OF_LOGS = (
 """Options of reading that do not go with writing back: each log is annotated, and no table is."""
 
 
+_LOG = "\N{NULL}"
+"""Stands for the log in why it was left out, which several may share."""
+
+
 @command(
     ("logs/ --output annotated", "Copies of the logs with intervals"),
     ("logs/ --output compared --baseline llama", "With comparisons, too"),
@@ -127,11 +131,11 @@ def annotate(
 
     labelled.check(needed=True)
     plugins = running.loaded_plugins()
-    left_out: list[str] = []
+    left_out: dict[str, list[str]] = {}
 
     def on_broken(log: Path, error: Exception) -> None:
         named = str(error) if str(log) in str(error) else f"{log}: {error}"
-        left_out.append(f"left out: {named}")
+        left_out.setdefault(named.replace(str(log), _LOG), []).append(str(log))
 
     where: dict[str, Any] = {
         "output": asked.output, "in_place": asked.in_place, "overwrite": may_overwrite(),
@@ -168,8 +172,12 @@ def annotate(
     if not asked.quiet:
         for path in written:
             echo(path)
-        for line in (*(str(warning.message) for warning in caught), *left_out):
-            echo(line, err=True)
+        for warning in caught:
+            echo(str(warning.message), err=True)
+        for reason, (first, *others) in left_out.items():
+            n, be = counted(len(others), "other log"), "is" if len(others) == 1 else "are"
+            more = f"; so {be} {n}: {few(others, most=3)}" if others else ""
+            echo(f"left out: {reason.replace(_LOG, first)}{more}", err=True)
     if left_out:
         raise click.exceptions.Exit(1)
 

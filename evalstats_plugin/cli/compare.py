@@ -79,7 +79,7 @@ class CompareOptions:
     )
     all_pairs: bool = under(options.OUTPUT)(
         "Print every pair; of more than 5 models only those that are apart are otherwise, of more "
-        "than 10 possible ranks.",
+        "than 10 (or 1,000 pairs) possible ranks.",
         default=False,
     )
     explain: bool = under(options.OUTPUT)("Also say what the words and marks mean.", default=False)

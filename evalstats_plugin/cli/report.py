@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalstats_plugin.cli.shell import running, shared
-from evalstats_plugin.cli.shell.options import command, takes, under
+from evalstats_plugin.cli.shell.options import command, picked, takes, under
 from evalstats_plugin.cli.shell.running import Labelled, Reading, Run
 from evalstats_plugin.cli.shell.shared import Intervals
 from evalstats_plugin.errors import DesignError, SelectionError
@@ -335,7 +335,11 @@ def _about(responses: ResponseSet, asked: Intervals) -> dict[str, str]:
     ("logs/", "What is wrong, before the numbers are believed"),
     ("logs/ --format json", "The same for a program"),
 )
-@running.on_logs(reading=takes("reading", Reading, only=("task", "metric")))
+@running.on_logs(
+    reading=takes(
+        "reading", Reading, only=("task", "metric", "columns", "wide", "missing_code", "mapping")
+    )
+)
 def check(run: Run) -> None:
     """Check logs before you believe their numbers: exit code 1 if something is wrong.
 
@@ -346,8 +350,13 @@ def check(run: Run) -> None:
     from evalstats_plugin.logs.reading import check as check_logs
     from evalstats_plugin.report.text import FINDINGS
 
-    only = run.reading
-    findings = check_logs(*run.paths, task=only.task, metric=only.metric, plugins=run.plugins)
+    findings = check_logs(
+        *run.paths,
+        **picked(run.reading, "task", "metric", "missing_code", "mapping"),
+        columns=run.columns(),
+        wide=run.reading.wide or "",
+        plugins=run.plugins,
+    )
     run.output.show(findings, {}, FINDINGS)
     raise click.exceptions.Exit(1 if findings.rows else 0)
 

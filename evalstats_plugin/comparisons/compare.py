@@ -123,7 +123,10 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
     tables, notes = compare_composite(composite, request)
     own = {method.name: with_prior(method, request.prior) for method in UNPAIRED}
     tables_of_samples, left_out = _as_far_as_possible(
-        unpaired, by_sample, replace(request, method="auto", table=own), needed=False
+        unpaired,
+        by_sample,
+        replace(request, method="auto", table=own),
+        needed=bool(by_sample) and not (together or tables),
     )
     if bare := [f"{r.model} on {r.task}" for r in together if _has_error_only(r)]:
         why = "without scores of items (design unpaired takes them)"
@@ -141,8 +144,8 @@ def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[T
         )
         tables += tables_of_samples
         notes += left_out
-    if any(r.groups for r in together):
-        tables += group_comparisons(together, request)
+    if any(r.groups for r in means):
+        tables += group_comparisons(means, request)
     overall: list[Table] = []
     if request.overall:
         overall, left_out = overall_comparisons([*cells, *latest_cells(by_sample)], request)

@@ -330,6 +330,9 @@ def _next_of(task: JudgedTask, n: int, rng: np.random.Generator) -> list[NextLab
         msg = f"{counted(n, 'label')} of {task.task!r} are fewer than its {n_models} models: "
         raise DesignError(f"{msg}ask for at least one of each, or for one model")
     judged: BoolArray = np.asarray(~np.isnan(task.judged).any(axis=0))
+    if not judged.any():
+        msg = f"the judge scored no item of {task.task!r} for each of its {n_models} models: "
+        raise DesignError(f"{msg}choose models that answered the same items (--models)")
     labelled = ~np.isnan(task.labels)
     done: BoolArray = np.asarray(labelled.any(axis=0))
     free = judged & ~done

@@ -13,7 +13,13 @@ import numpy as np
 from evalstats_plugin.comparisons.design import Request, comparison_stream, latest_cells
 from evalstats_plugin.comparisons.ranks import ranks_by_blocks, ranks_with_groups
 from evalstats_plugin.comparisons.rows import ColumnPairs, Comparison, RankSet
-from evalstats_plugin.comparisons.tasks import ColumnKey, column_of, headlines, in_overall
+from evalstats_plugin.comparisons.tasks import (
+    ColumnKey,
+    column_of,
+    headlines,
+    in_overall,
+    metrics_of_groups,
+)
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.measure import Measure, Measures
 from evalstats_plugin.data.responses import Group, Responses, Selection
@@ -128,6 +134,14 @@ class ScoreTable(Results[TableCell]):
     def is_ranked(self) -> bool:
         """Whether models were compared in any column."""
         return any(cell.best_rank is not None for cell in self.rows)
+
+    @property
+    def compared_on(self) -> str:
+        """What models were compared on, in words."""
+        kinds = {pairs.independent for pairs in self.pairs}
+        both, own = "on the items that both answered", "as independent samples"
+        mixed = f"{both}, and {own} where values have no items"
+        return mixed if len(kinds) > 1 else own if True in kinds else both
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -291,10 +305,12 @@ def table(
         for row in intervals(alone, confidence_level=confidence_level, rng=drawn)
         if row.kind == "group" and row.depth == 0
     ]
+    if joint and not overall:
+        cells_of_all, why = [], ["no overall score: no model has all tasks"]
     ranks: dict[tuple[str, str], list[RankSet]] = {}
     pairs: list[ColumnPairs] = []
-    # Values without items are not compared here.
-    ranked = [cell for cell in cells if cell.kind is not None]
+    # Values without an error are not compared.
+    ranked = [c for c in cells if c.kind is not None or c.published_error is not None]
     models = {cell.responses.model for cell in ranked}
     if len(models) > 1:
         request = Request(confidence_level=confidence_level, rng=comparison_stream(rng))
@@ -381,11 +397,18 @@ def _columns(
 ) -> tuple[dict[ColumnKey, list[ScoreInterval]], dict[str, tuple[Group, ...]]]:
     """Choose: outermost groups with the tasks not inside any, all tasks, or both.
 
-    A task is a column of its own also where it was named, and where a model that has it is not in
-    the column of its group. Return the scores in each column, in the order of the table, and by
-    task that is in the column of its outermost group the groups around it.
+    A task is a column of its own also where it was named, where its group is shown with another
+    metric, and where a model that has it is not in the column of its group. Return the scores in
+    each column, in the order of the table, and by task that is in the column of its outermost group
+    the groups around it.
     """
-    outermost = (row for row in scored if row.kind != "group" or row.depth == 0)
+    metrics = metrics_of_groups(cells)
+    outermost = (
+        row
+        for row in scored
+        if row.kind != "group"
+        or (row.depth == 0 and row.metric.removesuffix(",none") == metrics[row.task])
+    )
     rows: dict[ColumnKey, list[ScoreInterval]] = grouped(
         outermost, lambda row: ("group" if row.kind == "group" else "task", row.task)
     )
@@ -396,7 +419,8 @@ def _columns(
     inside: dict[str, tuple[Group, ...]] = {}
     alone = set(named)
     for r in (cell.responses for cell in cells):
-        if r.groups and (r.groups[0].name, r.model) in held:
+        name = r.groups[0].name if r.groups else ""
+        if (name, r.model) in held and task_and_metric(r)[1] == metrics[name]:
             inside.setdefault(r.task, r.groups)
         else:
             alone.add(r.task)

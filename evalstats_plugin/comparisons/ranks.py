@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from evalstats_plugin.comparisons.compare import same_items
 from evalstats_plugin.comparisons.design import (
     Compared,
     Correction,
     Family,
     Pairing,
+    Pairs,
     Request,
     comparison_stream,
     latest_cells,
@@ -34,8 +36,9 @@ from evalstats_plugin.comparisons.families import (
 from evalstats_plugin.comparisons.paired import paired_tables
 from evalstats_plugin.comparisons.rows import ColumnPairs, Comparison, RankSet, RankSets
 from evalstats_plugin.comparisons.tasks import (
-    group_comparisons,
+    NOT_ON_ALL,
     groups_by_blocks,
+    overall_of_samples,
     overall_strata,
     overall_table,
 )
@@ -43,7 +46,7 @@ from evalstats_plugin.comparisons.units import mean_differences
 from evalstats_plugin.data.inputs import ResponsesLike, as_list
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import records
-from evalstats_plugin.errors import counted
+from evalstats_plugin.errors import counted, few
 from evalstats_plugin.scores.cells import Cell
 from evalstats_plugin.stats import ranks as stats_ranks
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
@@ -112,11 +115,21 @@ def ranks_with_groups(
     verdicts are those of `compare`, whose single pairs are left out where they take most of
     its time. Return also the pairs behind the ranks, and notes on what was left out.
     """
-    pairs, left_out = pairings(cells, None)
-    tables = paired_tables(pairs, request)
-    tables += group_comparisons([c.responses for c in cells], request)
+    tables, left_out = same_items([c.responses for c in cells], replace(request, overall=False))
     if strata := overall_strata(overall, request):
         tables.append(overall_table(strata, request))
+    elif table := overall_of_samples(overall, request):
+        tables.append(table)
+    elif overall:
+        left_out.append(f"no ranks by the overall score: {NOT_ON_ALL}")
+    of_samples: dict[str, dict[str, None]] = {}
+    for table in tables:
+        if not isinstance(table.pairing, Pairs):
+            for note in table.columns["notes"][0]:
+                of_samples.setdefault(note, {})[table.pairing.task] = None
+    # What a score is the mean of is said where it is shown.
+    said = {note: [*tasks] for note, tasks in of_samples.items() if " mean of " not in note}
+    left_out += [f"{note} ({few(tasks)})" for note, tasks in said.items()]
     shown = adjusted(tables, request)
     by_column = {
         (table.pairing.task, table.same.get("kind", "task")): _ranks(table, adjusted_table, request)
@@ -225,6 +238,7 @@ def _pairs(table: Table, shown: Adjusted, request: Request) -> ColumnPairs:
         high_single=table.estimates.high[:n],
         p_adjusted=shown.p_values[:n],
         verdict=ahead.astype(np.int64),
+        independent=not isinstance(pairing, Pairs),
     )
 
 
@@ -235,7 +249,7 @@ def ranks_of(rows: Sequence[Comparison]) -> list[RankSet]:
     """
     models = list(dict.fromkeys(name for row in rows for name in (row.model_a, row.model_b)))
     n = len(models)
-    if len(rows) != n * (n - 1) // 2 or n > MOST_LETTERED:
+    if len(rows) != n * (n - 1) // 2:
         return []
     place = {model: i for i, model in enumerate(models)}
     a = np.array([place[row.model_a] for row in rows])

@@ -17,7 +17,7 @@ class Comparison:
     """Difference of two models on one task under one metric, with interval and p-value.
 
     Numbers are finite or ``None``, never NaN. Both models are compared on the ``n_items`` items
-    that have a score of both.
+    that have a score of both; of independent samples it is the smaller number.
     """
 
     drawn_as: ClassVar[tuple[str, ...]] = ("comparisons",)
@@ -161,6 +161,8 @@ class ColumnPairs:
     """Shape (P,): p-values that belong to `low` and `high`."""
     verdict: IntArray
     """Shape (P,): 1 where b is better than a beyond chance, -1 where it is worse, else 0."""
+    independent: bool = False
+    """Whether the models were taken as independent samples, not item by item."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

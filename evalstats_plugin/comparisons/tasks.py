@@ -36,6 +36,7 @@ from evalstats_plugin.comparisons.families import (
 from evalstats_plugin.comparisons.methods import ENGINE
 from evalstats_plugin.comparisons.paired import End, draws_for, whatever
 from evalstats_plugin.comparisons.units import Strata
+from evalstats_plugin.comparisons.unpaired import PAIRING_LOST, by_scores
 from evalstats_plugin.data.measure import joint
 from evalstats_plugin.data.responses import (
     Group,
@@ -54,12 +55,16 @@ from evalstats_plugin.stats.clustered import cluster_moments
 from evalstats_plugin.stats.means import moments
 from evalstats_plugin.stats.pairs.differences import Differences, MeanDifferences
 from evalstats_plugin.stats.pairs.simultaneous import AllPairs, Units
+from evalstats_plugin.stats.survey.strata import smoothed_binary, smoothed_scores
 
 LEAST_TASKS = 3
 """Tasks from which a default answer also takes them as a random sample."""
 
 MOST_DIFFERENCES = 2**22
 """Pairs times items up to which a comparison of tasks also has one over all of them: seconds."""
+
+NOT_ON_ALL = "no two models have scores of items on every one of the tasks"
+"""Why there is no comparison by the mean of all tasks."""
 
 ColumnKey = tuple[Literal["overall", "group", "task"], str]
 """Kind and name of a column of scores: a group may have the name of a task."""
@@ -69,10 +74,16 @@ def group_comparisons(responses: Sequence[Responses], request: Request) -> list[
     """Compare models on groups of tasks that the harness gives a score, the tasks being fixed.
 
     The difference of the groups' scores is Σ w d over the tasks, each a stratum with its own
-    differences by item. Only models that have every task of the group are compared.
+    differences by item, or without items of each model's own error. Only models that have every
+    task of the group are compared.
     """
-    groups = [_joined(cells, group, request) for group, cells in _members(responses)]
-    return [_group_table(strata, request) for strata in groups if strata is not None]
+    tables: list[Table | None] = []
+    for group, cells in _members(responses):
+        strata = _joined(cells, group, request)
+        tables.append(
+            _group_table(strata, request) if strata else _of_samples(cells, group, request)
+        )
+    return [table for table in tables if table is not None]
 
 
 def groups_by_blocks(
@@ -93,14 +104,15 @@ def overall_comparisons(cells: Sequence[Cell], request: Request) -> tuple[list[T
     group, a second table has the tasks as a random sample, "on other tasks like these". Return
     also notes on what was left out.
     """
-    cells, _ = headlines([cell for cell in cells if cell.kind is not None])
+    cells, _ = headlines(cells)
     n_models = Counter(c.responses.task for c in cells)
     cells = [c for c in cells if n_models[c.responses.task] > 1]
     metrics = metrics_of_groups(cells)
     inside = {
         r.task: r.groups
         for r in (c.responses for c in cells)
-        if r.groups and r.groups[0].logged is not None
+        if r.groups
+        and r.groups[0].logged is not None
         and task_and_metric(r)[1] == metrics[r.groups[0].name]
     }
     cells_of_all, notes = in_overall(cells, inside, "parts")
@@ -108,15 +120,17 @@ def overall_comparisons(cells: Sequence[Cell], request: Request) -> tuple[list[T
     if why := _too_large(parts, request):
         return [], [why]
     strata = overall_strata(cells_of_all, request)
+    tasks = {r.task for r in parts}
+    members = frozenset(task_and_metric(c.responses) for c in cells if c.responses.task in tasks)
+    if strata is None and (table := overall_of_samples(cells_of_all, request)):
+        return [replace(table, members=members)], notes
     if strata is None:
         has = "" if request.baseline is None else ", the baseline one of the two"
-        lacking = f"no comparison over all tasks: no two models have every one of them{has}"
-        return [], [lacking] if parts else []
+        lacking = f"{NOT_ON_ALL}{has}"
+        return [], [f"no comparison over all tasks: {lacking}"] if parts else []
     models = list(dict.fromkeys(r.model for r in parts))
     if rest := [m for m in models if m not in strata.whole.models]:
         notes.append(f"{strata.whole.task}: left out, not on all of them: {few(rest)}")
-    tasks = {r.task for r in parts}
-    members = frozenset(task_and_metric(c.responses) for c in cells if c.responses.task in tasks)
     tables = [replace(overall_table(strata, request), members=members)]
     # Of other tasks nothing holds whatever the missing scores would have been.
     if not inside and len(strata.tasks) >= LEAST_TASKS and request.missing != "bounds":
@@ -149,6 +163,13 @@ def overall_strata(parts: Sequence[Cell], request: Request) -> _Strata | None:
 def overall_table(strata: _Strata, request: Request) -> Table:
     """Compare models by the overall score, a family of its own."""
     return replace(_group_table(strata, request, kind="overall"), apart=True)
+
+
+def overall_of_samples(parts: Sequence[Cell], request: Request) -> Table | None:
+    """Compare models by the overall score where some have values without items; None if none."""
+    group = parts[0].responses.groups[0] if parts else None
+    table = _of_samples(parts, group, request, kind="overall") if group else None
+    return table and replace(table, apart=True)
 
 
 def mark_parts(tables: Sequence[Table]) -> None:
@@ -362,12 +383,7 @@ def _joined(
     except DesignError:
         # No items in common: the tasks' own rows say so.
         return None
-    # Of each task this group, and the groups around the task that are inside it.
-    within: dict[str, tuple[Group, ...]] = {}
-    for r in (c.responses for c in cells):
-        names = [g.name for g in r.groups]
-        inside = r.groups[names.index(group.name) + 1 :] if group.name in names else ()
-        within[r.task] = (group, *inside)
+    within = _within(cells, group)
     around = tuple(within[task.task] for task in tasks)
     a, b = pair_indices(() if without_pairs else tasks[0].models, baseline)
     notes = dict.fromkeys(note for task in tasks for note in task.notes)
@@ -389,6 +405,67 @@ def _joined(
         strata = replace(strata, whole=against_best(whole, scores))
     family = strata.whole.family
     return replace(strata, tasks=tuple(replace(task, a=family.a, b=family.b) for task in tasks))
+
+
+def _within(cells: Sequence[Cell], group: Group) -> dict[str, tuple[Group, ...]]:
+    """Return of each task a group, and the groups around the task that are inside it."""
+    within: dict[str, tuple[Group, ...]] = {}
+    for r in (c.responses for c in cells):
+        names = [g.name for g in r.groups]
+        inside = r.groups[names.index(group.name) + 1 :] if group.name in names else ()
+        within[r.task] = (group, *inside)
+    return within
+
+
+def _of_samples(
+    cells: Sequence[Cell], group: Group, request: Request, kind: str = "group"
+) -> Table | None:
+    """Compare models on a group whose values have no items, by each model's own errors.
+
+    None where all have items, and where fewer than two models have an error on every task.
+    """
+    of_model = grouped([c for c in cells if c.n and _error(c) is not None], _model)
+    complete = [own for own in of_model.values() if len(own) == group.n_tasks]
+    models = [own[0].responses.model for own in complete]
+    if all(map(has_item_scores, cells)) or len(complete) < 2:
+        return None
+    if request.baseline not in (None, *models):
+        return None
+    rows = [sorted(own, key=lambda c: c.responses.task) for own in complete]
+    within = _within(cells, group)
+    around = [within[c.responses.task] for c in rows[0]]
+    n = np.array([[c.n for c in row] for row in rows])
+    shares = task_shares(around, n.astype(np.float64))
+    scores = (shares * [[c.estimate for c in row] for row in rows]).sum(axis=1)
+    of_tasks = np.array([[_error(c) for c in row] for row in rows], dtype=np.float64)
+    errors = np.sqrt(((shares * of_tasks) ** 2).sum(axis=1))
+    note = "normal limits, from each model's own errors"
+    table = by_scores(
+        [row[0].responses.measured(task=group.name) for row in rows],
+        scores, errors, n.sum(axis=1), request, (note, PAIRING_LOST, mean_of_tasks(around)),
+    )  # fmt: skip
+    table.same["kind"] = kind
+    return replace(table, members=frozenset(task_and_metric(c.responses) for c in rows[0]))
+
+
+def _model(cell: Cell) -> str:
+    return cell.responses.model
+
+
+def _error(cell: Cell) -> float | None:
+    """Standard error with a least and a greatest score more, by n - 1.
+
+    By n, as in the limits of groups, two tasks of ten items were covered in .92 of cases.
+    """
+    if cell.kind not in ("binary", "bounded") or cell.clusters is not None:
+        return cell.std_error
+    low, high = cell.bounds or (0.0, 1.0)
+    of_unit = (
+        smoothed_binary(cell.successes, cell.n)
+        if cell.kind == "binary"
+        else smoothed_scores((cell.values - low) / (high - low))
+    )
+    return (high - low) * math.sqrt(of_unit.variance * cell.n / max(cell.n - 1, 1))
 
 
 def _group_table(strata: _Strata, request: Request, kind: str = "group") -> Table:

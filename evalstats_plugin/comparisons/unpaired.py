@@ -52,6 +52,9 @@ PAIRING_LOST = (
 )
 """Note on published values: the variance of a difference is 1 - r times that of apart samples."""
 
+SAMPLES = "items of each model treated as independent samples"
+"""Note on every pair."""
+
 FAMILIES = ("unpaired", "unpaired-bounded", "unpaired-real")
 """Families of methods for independent samples."""
 
@@ -123,17 +126,30 @@ def _is_usable(cell: Cell) -> bool:
 def _of_errors(cells: Sequence[Cell], request: Request) -> Table:
     """Compare values by their standard errors, where one of them has nothing else."""
     score, error = np.array([(c.estimate, c.std_error or math.nan) for c in cells]).T
-    firsts, seconds = pair_indices([c.responses.model for c in cells], request.baseline)
+    n = np.array([cell.n for cell in cells])
+    notes = ("normal limits, from published standard errors", PAIRING_LOST)
+    return by_scores([cell.responses for cell in cells], score, error, n, request, notes)
+
+
+def by_scores(
+    group: Sequence[Responses],
+    score: FloatArray,
+    error: FloatArray,
+    n: IntArray,
+    request: Request,
+    notes: tuple[str, ...],
+) -> Table:
+    """Compare scores of models by their standard errors, each of shape (N,), as independent."""
+    firsts, seconds = pair_indices([r.model for r in group], request.baseline)
     pairs = [
-        (i, j, score[j] - score[i], math.hypot(error[i], error[j]), min(cells[i].n, cells[j].n))
-        for i, j in zip(map(int, firsts), map(int, seconds), strict=True)
+        (i, j, score[j] - score[i], math.hypot(error[i], error[j]), min(n[i], n[j]))
+        for i, j in zip(firsts.tolist(), seconds.tolist(), strict=True)
     ]
-    bounds = joint([c.responses.measure for c in cells]).bounds
+    bounds = joint([r.measure for r in group]).bounds
     span = math.inf if bounds is None else bounds[1] - bounds[0]
-    group = [cell.responses for cell in cells]
-    note = f"normal limits, from published standard errors; {PAIRING_LOST}"
-    notes: list[tuple[str, ...]] = [(note,)] * len(pairs)
-    return _by_errors(group, pairs, request, name="normal", span=span, notes=notes)
+    table = _by_errors(group, pairs, request, name="normal", span=span, notes=[notes] * len(pairs))
+    scores = {"score_a": finite_values(score[firsts]), "score_b": finite_values(score[seconds])}
+    return replace(table, columns=table.columns | scores)
 
 
 def _samples(cells: list[Cell], request: Request) -> _Samples:
@@ -206,7 +222,7 @@ def _notes(samples: _Samples, low: FloatArray, high: FloatArray) -> list[tuple[s
     for a, b, below, above in zip(
         samples.a.tolist(), samples.b.tolist(), low.tolist(), high.tolist(), strict=True
     ):
-        own = [f"{n[a]} and {counted(int(n[b]), 'item')}, treated as independent samples"]
+        own = [SAMPLES]
         if clusters[a] is not None or clusters[b] is not None:
             of_each = " and ".join(f"{clusters[i] or n[i]}" for i in (a, b))
             own.append(
@@ -317,7 +333,7 @@ def _by_errors(
     *,
     name: str,
     span: float,
-    notes: list[tuple[str, ...]],
+    notes: Sequence[tuple[str, ...]],
 ) -> Table:
     """Compare models by differences and their standard errors, which are taken as normal."""
     a, b, difference, error, size = (np.array(each) for each in zip(*pairs, strict=True))

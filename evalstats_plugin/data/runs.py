@@ -7,14 +7,24 @@ several runs of a model on a task; `label_models` labels models of one name by t
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from evalstats_plugin.data.matrix import OnConflict, ResponseMatrix, stack_epochs
-from evalstats_plugin.data.responses import Responses, Selection, is_like
+from evalstats_plugin.data.responses import (
+    Responses,
+    Selection,
+    as_item_ids,
+    first_rows,
+    is_like,
+    number_epochs,
+    score_matrix,
+)
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 
@@ -299,29 +309,37 @@ def label_models(responses: Iterable[Responses]) -> list[Responses]:
 
     ``m`` run in two precisions becomes ``m (dtype=float16)`` and ``m (dtype=float32)``; a model
     whose settings never vary keeps its bare name. Settings that begin with ``task.`` (such as the
-    number of examples shown) count only against other runs of the same task.
+    number of examples shown) count only against other runs of the same task that are otherwise
+    alike: what tells these runs apart anyway is no part of the name.
     """
     responses = list(responses)
     keys: dict[str, set[str]] = {}
     for r in responses:
         keys.setdefault(r.model, set()).update(dict(r.settings))
-    values: dict[tuple[str, str, str], set[str]] = {}
+    values: dict[_Against, set[str]] = {}
     for r in responses:
         mine = dict(r.settings)
         for key in keys[r.model]:
-            scope = r.task if key.startswith(PER_TASK) else ""
-            values.setdefault((r.model, key, scope), set()).add(mine.get(key, "unset"))
+            values.setdefault(_against(r, key), set()).add(mine.get(key, "unset"))
     return [_labelled(r, sorted(keys[r.model]), values) for r in responses]
 
 
-def _labelled(
-    r: Responses, keys: Sequence[str], values: Mapping[tuple[str, str, str], set[str]]
-) -> Responses:
+_Against = tuple[str, str, str, tuple[tuple[str, str], ...]]
+
+
+def _against(r: Responses, key: str) -> _Against:
+    """Return what runs have in common among which a setting may differ."""
+    if not key.startswith(PER_TASK):
+        return r.model, key, "", ()
+    return r.model, key, r.task, tuple(x for x in r.settings if not x[0].startswith(PER_TASK))
+
+
+def _labelled(r: Responses, keys: Sequence[str], values: Mapping[_Against, set[str]]) -> Responses:
     mine = dict(r.settings)
     differing = [
         f"{key.removeprefix(PER_TASK)}={mine.get(key, 'unset')}"
         for key in keys
-        if len(values[r.model, key, r.task if key.startswith(PER_TASK) else ""]) > 1
+        if len(values[_against(r, key)]) > 1
     ]
     return r.renamed(f"{r.model} ({', '.join(differing)})") if differing else r
 
@@ -362,3 +380,34 @@ def models_like(patterns: Sequence[str], models: Sequence[str]) -> tuple[str, ..
             raise SelectionError(no_such("model", pattern, models, few(list(models))))
         matching |= like
     return tuple(name for name in models if name in matching)
+
+
+def join_answers(responses: Iterable[Responses]) -> list[Responses]:
+    """Join logs of one answer each, of a model, task and metric; those of one item are its epochs.
+
+    Epochs are in the order of the logs.
+    """
+    by_run = grouped(
+        responses, lambda r: (r.model, r.measure, r.settings, r.scores.shape == (1, 1) or id(r))
+    )
+    return [_as_one(own) if len(own) > 1 else own[0] for own in by_run.values()]
+
+
+def _as_one(answers: Sequence[Responses]) -> Responses:
+    names = [str(r.item_ids[0]) for r in answers]
+    items = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    places = np.array([items[name] for name in names])
+    scores = np.array([r.scores[0, 0] for r in answers])
+    first = first_rows(places)
+    of_items: dict[str, Any] = {}
+    for part in ("weights", "clusters", "item_hashes", "tags"):
+        values = [getattr(answers[k], part) for k in first]
+        every = all(value is not None for value in values)
+        of_items[part] = np.concatenate(values) if every else None
+    path = Path(os.path.commonpath([r.source.path for r in answers]))
+    return replace(
+        answers[0], item_ids=as_item_ids(list(items)),
+        scores=score_matrix(places, number_epochs(places), scores),
+        source=replace(answers[0].source, path=path), logged=None,
+        notes=tuple(dict.fromkeys(note for r in answers for note in r.notes)), **of_items,
+    )  # fmt: skip

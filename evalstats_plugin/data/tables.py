@@ -354,17 +354,17 @@ def _paths(record: Record, before: str = "", depth: int = 1) -> Iterator[str]:
 def value_at(whole: Any, keys: Sequence[str]) -> Any:
     """Return the value at a path into objects and lists, None where there is none.
 
-    >>> value_at({"a": [{"b": 3}]}, ["a", "0", "b"])
-    3
+    >>> value_at({"a": [{"b": 3}]}, ["a", "0", "b"]), value_at({"v0.1": {"b": 4}}, ["v0", "1", "b"])
+    (3, 4)
     """
     value = whole
     for at, key in enumerate(keys):
         if isinstance(value, Mapping):
             inside = cast("Record", value)
             # Names, such as those of models, may contain dots.
-            rest = ".".join(keys[at:])
-            if rest in inside:
-                return inside[rest]
+            for end in range(len(keys), at + 1, -1):
+                if (name := ".".join(keys[at:end])) in inside:
+                    return value_at(inside[name], keys[end:])
             value = inside.get(key)
         elif isinstance(value, list) and key.isdigit():
             listed = cast("list[Any]", value)

@@ -42,6 +42,7 @@ from evalstats_plugin.data.runs import (
     ResponseSet,
     Runs,
     choose_runs,
+    join_answers,
     label_models,
     with_settings_as_tags,
 )
@@ -178,16 +179,13 @@ def read(
         When nothing matches ``task`` or ``metric``; the message has the closest names.
     """
     plugins = plugins or load_plugins()
-    parts = (columns or {}).items()
     if not wide and not columns:
         wide = rows_of_matrix(paths)
-    codes = tuple(missing_code) if isinstance(missing_code, Sequence) else (missing_code,)
     selection = Selection(
-        _names(task), _names(metric), cluster, include_incomplete, wide=wide,
+        _names(task), _names(metric), cluster, include_incomplete,
         repeats=repeats, model_name=model_name,
-        missing_codes=codes, mapping=mapping,
         by=field_of_slices(by)[0] if by else None, costs=costs,
-        columns=tuple((part, name) for part, names in parts for name in _names(names)),
+        **_layout(columns, wide, missing_code, mapping),
     )  # fmt: skip
     in_memory = sorted_out(paths, selection, plugins)
     places = in_memory.places
@@ -212,6 +210,8 @@ def read(
             if not (passed or isinstance(outcome, IncompleteLogError)):
                 raise outcome
             broken[log] = outcome
+    if mapping is not None:
+        responses = join_answers(responses)
     if beside:
         named = few([str(table) for table in beside])
         notes.append(f"tables beside logs are passed over (name them to read them too): {named}")
@@ -249,6 +249,10 @@ def check(
     *paths: str | Path,
     task: str | Sequence[str] = (),
     metric: str | Sequence[str] = (),
+    columns: Columns | None = None,
+    wide: Literal["", "models", "items"] = "",
+    missing_code: float | Sequence[float] = (),
+    mapping: str | PathLike[str] | Mapping[str, Any] | None = None,
     plugins: Plugins | None = None,
 ) -> Findings:
     """Return what is wrong with logs: everything to look at before a number is believed.
@@ -258,7 +262,7 @@ def check(
 
     Parameters
     ----------
-    paths, task, metric
+    paths, task, metric, columns, wide, missing_code, mapping
         As in `read`.
 
     Raises
@@ -276,8 +280,9 @@ def check(
     unscored es_odd partial_metric,none: 7 of 10 items
     """
     plugins = plugins or load_plugins()
-    selection = Selection(_names(task), _names(metric))
-    logs = find_logs(paths, plugins)
+    layout = _layout(columns, wide, missing_code, mapping)
+    selection = Selection(_names(task), _names(metric), **layout)
+    logs = find_logs(paths, plugins, selection)
     asked = [_Log(LogFile(log)) for log in logs]
     responses: list[Responses] = []
     broken: list[Finding] = []
@@ -298,8 +303,28 @@ def check(
             responses += outcome
     if not responses and not broken and (selection.tasks or selection.metrics):
         raise nothing_selected([log.file for log in asked], selection, plugins)
+    if mapping is not None:
+        responses = join_answers(responses)
     rows = (*broken, *find_problems(label_models(responses)))
     return Findings(rows, (f"{len(logs)} log{'s'[: len(logs) != 1]} checked", *plugins.problems))
+
+
+def _layout(
+    columns: Columns | None,
+    wide: Literal["", "models", "items"],
+    missing_code: float | Sequence[float],
+    mapping: str | PathLike[str] | Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Return what a selection says of tables and JSON of any tool."""
+    parts = (columns or {}).items()
+    return {
+        "columns": tuple((part, name) for part, names in parts for name in _names(names)),
+        "wide": wide,
+        "missing_codes": (
+            tuple(missing_code) if isinstance(missing_code, Sequence) else (missing_code,)
+        ),
+        "mapping": mapping,
+    }
 
 
 def read_results(
@@ -385,14 +410,16 @@ def _with_source(by_file: Mapping[str, Contests]) -> list[Contests]:
     ]
 
 
-def find_logs(paths: Iterable[str | Path], plugins: Plugins) -> list[Path]:
+def find_logs(
+    paths: Iterable[str | Path], plugins: Plugins, selection: Selection | None = None
+) -> list[Path]:
     """Return the logs under the paths, in order, each once.
 
     Tables in a folder of logs are skipped unless they are named: most were made from the logs and
     would count them twice.
     """
     with ExitStack() as held:
-        search = _Search(plugins, held)
+        search = _Search(plugins, held, selection)
         search.logs_under(paths)
         return list(search.logs)
 
@@ -576,9 +603,12 @@ def _read(
     if responses is None:
         problems = "".join(f"; {problem}" for problem in plugins.problems)
         known = f"a log that an installed adapter knows ({adapters(plugins)}){problems}"
-        hint = ": describe JSON of another tool by a mapping (--mapping)"
-        is_json = path.suffix.lower() in (".json", ".jsonl")
-        raise LogError(f"{path} is not {known}{hint if is_json else ''}")
+        hint = {
+            ".json": ": describe JSON of another tool by a mapping (--mapping)",
+            ".jsonl": ": name the columns, where each line has a score (--columns "
+            "item=COLUMN,score=COLUMN), or describe JSON of another tool by a mapping (--mapping)",
+        }.get(path.suffix.lower(), "")
+        raise LogError(f"{path} is not {known}{hint}")
     listed = map(with_epochs, responses) if again else responses
     return _checked(listed, selection, plugins)
 

@@ -169,7 +169,9 @@ def rank(
     shown = fit.centred()
     rows, draws = ranked(shown, read, confidence_level=confidence_level, scale=scale, rng=generator)
     notes = [*read.notes, *fit.notes, *_position(fit, confidence_level)]
-    if read.clustered and fit.diagnostics.get("covariance") not in ("cluster", "judge"):
+    if read.cluster is not None and len(np.unique(read.cluster)) == 1 and read.clustered:
+        notes.append("all comparisons are on one item: nothing is known of others")
+    elif read.clustered and fit.diagnostics.get("covariance") not in ("cluster", "judge"):
         notes.append(
             f"several comparisons on one item, and {fit.model} {fit.estimator} takes them for "
             "independent: where they are not, intervals are too narrow; bradley-terry ml clusters "

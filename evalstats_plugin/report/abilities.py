@@ -23,7 +23,7 @@ from evalstats_plugin.irt.methods import CANDIDATES as CANDIDATE_MODELS
 from evalstats_plugin.irt.methods import ITEM_ZERO, MASKS
 from evalstats_plugin.report import text
 from evalstats_plugin.report.comparisons import p_value, probability
-from evalstats_plugin.report.tables import Column, Table, fixed
+from evalstats_plugin.report.tables import Column, Table, fixed, one_line
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.rows import Comparison
@@ -96,7 +96,10 @@ def _abilities(results: Abilities, most: int | None = MOST_ITEMS) -> text.Page:
 
 
 _MODEL = Column("Model", "model", least=10)
-_ITEM, _TASK = Column("Item", "item", least=10), Column("Task", "task", least=10)
+_ITEM, _TASK = (
+    Column("Item", "item", one_line, least=10, right=False),
+    Column("Task", "task", least=10),
+)
 
 
 def items_json(results: Abilities | FactorAbilities, about: Mapping[str, Any]) -> str:
@@ -186,11 +189,17 @@ def _said(results: Abilities, marks: Mapping[str, int]) -> list[str]:
     def name(row: Any) -> str:
         if hasattr(row, "model"):
             return row.model
-        return f"{row.task} item {row.item}" if several else f"item {row.item}"
+        item = f"item {one_line(row.item)}"
+        return f"{row.task} {item}" if several else item
 
-    about = text.gather([*results.rows, *results.items])
+    shown = text.shown_notes(marks)
+    numbers = {shown[note]: number for note, number in marks.items()}
+    about: dict[str, list[str]] = {}
+    for row in (*results.rows, *results.items):
+        for note in dict.fromkeys(shown[each] for each in row.notes if each in shown):
+            about.setdefault(note, []).append(name(row))
     return [
-        *(f"{mark}. {note} ({few(list(map(name, about[note])))})" for note, mark in marks.items()),
+        *(f"{number}. {note} ({few(about[note])})" for note, number in numbers.items()),
         *(f"* {note}" for note in results.notes),
     ]
 

@@ -97,7 +97,7 @@ class Question:
         means = [note for note in row.notes if " mean of " in note] if row.kind != "task" else []
         name = row.task.replace("all ", "these ", 1) if row.kind == "overall" else row.task
         told = [means[-1].removesuffix(f" of {row.task.removeprefix('all ')}")] if means else []
-        told += [counted(sizes.pop(), "item")] if len(sizes) == 1 else []
+        told += [counted(sizes.pop(), "item")] if len(sizes) == 1 and any(sizes) else []
         return f"on {name}{metric}" + (f" ({', '.join(told)})" if told else "")
 
     def depth(self, row: Comparison) -> int:
@@ -352,6 +352,11 @@ def size(row: Comparison | GateRow, value: float | None) -> str:
     said = text.number(value)
     positive = value is not None and value > text.ROUNDING
     return f"+{said}" if row.effect == "difference" and positive else said
+
+
+def n_items(row: Comparison | GateRow) -> str:
+    """Format the number of items; a dash where only values were compared."""
+    return "–" if not row.n_items and row.difference is not None else str(row.n_items)
 
 
 def limits(row: Comparison) -> str:

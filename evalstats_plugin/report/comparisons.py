@@ -34,8 +34,8 @@ from evalstats_plugin.comparisons.rows import (
 from evalstats_plugin.data.results import Results, grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import answers, text
-from evalstats_plugin.report.answers import answer, limits, p_value, size, sized_limits
-from evalstats_plugin.report.tables import Column, Table, elided, fixed
+from evalstats_plugin.report.answers import answer, limits, n_items, p_value, size, sized_limits
+from evalstats_plugin.report.tables import Column, Table, elided, fixed, one_line
 from evalstats_plugin.runtime.untrusted import markdown_text, printable, visible
 from evalstats_plugin.scores.rows import ItemComparison, ItemComparisons, OutcomeCounts
 
@@ -67,8 +67,9 @@ SHRUNK = (
 )
 PRIOR = " Its prior weight: {prior}."
 NO_PRIOR = " It has no prior: it is a tail of the distribution that has the pair's own limits."
-MOST_PAIRS = 45
-"""Pairs of one task, of ten models, up to which a terminal shows each by itself."""
+MOST_PAIRS, MOST_ROWS = 45, 1000
+"""Pairs of one task, of ten models, and of all tasks up to which a terminal shows each by itself.
+"""
 
 MOST_NAMED = 30
 """Models of one task up to which their order is written out."""
@@ -99,16 +100,18 @@ def print_comparisons(
 ) -> None:
     """Print of each question the answer and a table, then the notes.
 
-    Without `all_pairs`, more than `MOST_PAIRS` of a task are summed up in a table of ranks. With
-    `details`, each task has a table of every pair with limits, p and P(better), and another of
-    standard errors, correlations, wins and losses. With `explain` a legend says what all means.
+    Without `all_pairs`, more than `MOST_PAIRS` of a task, or `MOST_ROWS` of all, are summed up in a
+    table of ranks. With `details`, each task has a table of every pair with limits, p and
+    P(better), and another of standard errors, correlations, wins and losses. With `explain` a
+    legend says what all means.
     """
     of_tasks = [list(rows) for _, rows in groupby(results, lambda row: (row.task, row.metric))]
     ranks = [] if all_pairs else [ranks_of(rows) for rows in of_tasks]
     closing = [heading]
     shown: list[RenderableType] = []
     notes = text.note_lines(results)
-    if ranks and all(ranks) and max(map(len, of_tasks)) > MOST_PAIRS:
+    many = max(map(len, of_tasks), default=0) > MOST_PAIRS or len(results) > MOST_ROWS
+    if many and ranks and all(len(own) > 2 for own in ranks):
         shown.append(Text(" ".join(answer(results.rows)), style="bold"))
         shown += _rank_tables(ranks, width)
         level = text.percent(results.rows[0].confidence_level)
@@ -241,7 +244,8 @@ def items_markdown(results: ItemComparisons, heading: str, *, comparisons: Compa
     said = [f"{c.task} {text.short_metric(c.metric)}: {outcome_line(c)}" for c in results.counts]
     a, b = _models(results)
     columns = (
-        *(Column("Task", "task"), Column("Item", "item"), Column("Outcome", "outcome")),
+        *(Column("Task", "task"), Column("Item", "item", one_line, right=False)),
+        Column("Outcome", "outcome"),
         *(Column(a, "score_a", _score), Column(b, "score_b", _score)),
         *(Column("Others", "others", _score), _line("Question", "question")),
         *(_line("Target", "target"), _line(f"{a} answered", "answer_a")),
@@ -297,7 +301,7 @@ def _item_table(results: ItemComparisons) -> Table:
 
     columns = [
         *([Column("Task", "task", least=4)] if len({row.task for row in results}) > 1 else []),
-        *(Column("Item", "item", least=4), _OUTCOME),
+        *(Column("Item", "item", one_line, least=4, right=False), _OUTCOME),
         *([Column(a, "score_a", _score), Column(b, "score_b", _score)] if scored > said else []),
         Column("Others", "others", _score),
         *([Column("Question, target and answers", texts, least=0, cut=True)] if said else []),
@@ -332,7 +336,7 @@ def _items_legend(results: ItemComparisons) -> str:
 _TASK = Column("Task", "task")
 _MODEL, _AGAINST = Column("Model", "model_b", least=8), Column("Against", "model_a", least=8)
 _PAIR = (_MODEL, _AGAINST)
-_N = Column("n", "n_items", right=True)
+_N = Column("n", n_items, right=True)
 _DIFFERENCE = Column("Difference", lambda row: size(row, row.difference), right=True)
 
 
@@ -341,7 +345,7 @@ def _comparison_table(rows: Sequence[Comparison], marks: Mapping[str, int]) -> T
     baselines = {row.model_a for row in rows}
     sizes = {row.n_items for row in rows}
     title = text.task_and_metric(first)
-    title += f", {counted(first.n_items, 'item')}" if len(sizes) == 1 else ""
+    title += f", {counted(first.n_items, 'item')}" if len(sizes) == 1 and any(sizes) else ""
     title += f", against {first.model_a}" if len(baselines) == 1 else ""
     title += ", lower is better" if first.higher_is_better is False else ""
     columns = (

@@ -17,7 +17,7 @@ from evalstats_plugin.comparisons.gating import POWER, Decision, Gate, GateRow, 
 from evalstats_plugin.data.results import grouped
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text
-from evalstats_plugin.report.answers import size
+from evalstats_plugin.report.answers import n_items, size
 from evalstats_plugin.report.tables import Column, Link, Table, markdown_table
 from evalstats_plugin.runtime.untrusted import markdown_text, visible
 from evalstats_plugin.scores.rows import ItemComparisons
@@ -88,7 +88,7 @@ def _columns(rows: Sequence[GateRow], marks: Mapping[str, int]) -> list[Column]:
     )
     return [
         Column("Task", "name", least=8),
-        Column("n", "n_items", str),
+        Column("n", n_items, right=True),
         Column("Difference", lambda row: size(row, row.difference), right=True),
         Column(text.interval_title(rows), _limits),
         Column("Decision", "decision", style=lambda row: _STYLES[row.decision]),

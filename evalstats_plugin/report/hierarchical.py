@@ -28,7 +28,7 @@ from evalstats_plugin.hierarchical.rows import (
 )
 from evalstats_plugin.report import text
 from evalstats_plugin.report.comparisons import probability, sampled_probability
-from evalstats_plugin.report.tables import Column, Table, fixed
+from evalstats_plugin.report.tables import Column, Table, fixed, one_line
 from evalstats_plugin.runtime.memory import size_in_words
 
 MOST_LINES = 60
@@ -365,7 +365,7 @@ def _needs(results: Capabilities, questions: Questions) -> Table:
         return key[1] + (f": {shorten(question, _QUESTION, placeholder='…')}" if question else "")
 
     columns = (
-        Column("Item", item, least=10),
+        Column("Item", item, one_line, least=10, right=False),
         Column("Task", lambda line: str(fit.tasks[line[0]]), least=10),
         Column("Capability", itemgetter(1), right=True),
         Column("Strength", itemgetter(2), text.plain),

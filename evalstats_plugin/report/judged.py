@@ -10,10 +10,11 @@ from rich.console import RenderableType
 
 from evalstats_plugin.comparisons.judged import JudgedScores, NextLabel
 from evalstats_plugin.data.results import Results, grouped
+from evalstats_plugin.errors import few
 from evalstats_plugin.report import text
 from evalstats_plugin.report.answers import answer_tables, p_value, short_names
 from evalstats_plugin.report.comparisons import comparisons_markdown
-from evalstats_plugin.report.tables import Column, Table, fixed
+from evalstats_plugin.report.tables import Column, Table, fixed, one_line
 from evalstats_plugin.scores.rows import CorrectedScore
 
 LEGEND = (
@@ -51,8 +52,10 @@ def print_judged(
     compared = results.differences
     if compared is not None:
         shown += ["", *answer_tables(compared.rows, {}, width)]
-        of_pairs = [note for row in compared for note in row.notes if not note.startswith(DETAIL)]
-        notes += [f"* {note}" for note in dict.fromkeys(of_pairs)]
+        for note, pairs in text.gather(compared.rows).items():
+            whose = few([f"{names[row.model_a]} – {names[row.model_b]}" for row in pairs])
+            if not note.startswith(DETAIL):
+                notes.append(f"* {note}" + f" ({whose})" * (len(pairs) < len(compared)))
     for table in _of_raters(results, names):
         shown += ["", table.terminal()]
     text.print_all(shown, notes, [*closing, heading], file=file, width=width)
@@ -190,7 +193,10 @@ def _next(results: Results[NextLabel], most: int | None = SHOWN) -> text.Page:
     done = len(results) - len(asked)
     title = f"{len(asked)} answers to label{of}; {done} have a label.{more}"
     columns = (
-        *(Column("Item", "item", least=10), Column("Model", "model", least=10)),
+        *(
+            Column("Item", "item", one_line, least=10, right=False),
+            Column("Model", "model", least=10),
+        ),
         *(Column("Task", "task", least=4), Column("Probability", "probability", fixed(3))),
     )
     return text.Page([Table(title, asked[:most], columns)])

@@ -33,6 +33,8 @@ _ELSEWHERE = (" mean of ", "--at-k", "naive: ", "whatever their scores: ")
 """Parts of notes that the legend has, or on what only other reports show."""
 
 _LONGEST_MODEL, _LONGEST_TASK, _LONGEST_TIES = 30, 12, 8
+_BESIDE_TITLE = 66
+"""Characters of a line that are not the title of the first score."""
 
 _TITLES_ABREAST, _ROWS_OF_A_PAGE = 40, 36
 """Letters of titles beside the overall score, and rows, that a page of LaTeX has room for."""
@@ -62,9 +64,15 @@ class Layout:
         return [key for key in self.table.by_column if key != self.lead]
 
     @property
+    def is_ranked(self) -> bool:
+        """Whether models have ranks by the first column."""
+        return any(c.best_rank is not None for c in self.cells(self.lead).values())
+
+    @property
     def has_ties(self) -> bool:
         """Whether letters are few enough to be read; rank ranges say the same."""
-        return all(len(c.letters) <= _LONGEST_TIES for c in self.cells(self.lead).values())
+        letters = [c.letters for c in self.cells(self.lead).values()]
+        return any(letters) and max(map(len, letters)) <= _LONGEST_TIES
 
     def cells(self, column: ColumnKey | None) -> Mapping[str, TableCell]:
         """Return the cells of a column by model."""
@@ -137,7 +145,8 @@ def print_table(
 ) -> None:
     """Print the models with their overall score and as many columns as fit; then the notes."""
     layout = Layout(results, percent, digits)
-    tables, hidden = _shown(layout).terminal_tables(
+    longest = max(width - _BESIDE_TITLE, _LONGEST_TASK)
+    tables, hidden = _shown(layout, longest=longest).terminal_tables(
         width, longest_title=_LONGEST_TASK, most_lines=MOST_LINES
     )
     more = f"{counted(hidden, 'more column')}: --format csv has all. " if hidden else ""
@@ -163,7 +172,7 @@ def _notes(results: ScoreTable) -> list[str]:
         where = [
             name
             if len(own) == len(results.by_column[kind, name])
-            else f"{name} by {few([cell.model for cell in own])}"
+            else f"{name} by {few([cell.model for cell in own], most=2)}"
             for (kind, name), own in grouped(cells, lambda cell: (cell.kind, cell.task)).items()
         ]
         said.append(f"{note} ({few(where)})")
@@ -173,17 +182,18 @@ def _notes(results: ScoreTable) -> list[str]:
     return [f"* {note}" for note in said]
 
 
-def _shown(layout: Layout) -> Table:
+def _shown(layout: Layout, longest: int | None = None) -> Table:
     """Return the table of models with their overall score, and of the other columns."""
     lead = layout.cells(layout.lead)
     write = layout.format(layout.lead)
     columns = [Column("Model", str, least=_LONGEST_MODEL, right=False)]
     if layout.lead is not None:
-        rank = Column("Rank", lambda model: _rank(lead.get(model)), right=True)
-        head = f"{layout.lead_name()} [{text.percent(layout.table.confidence_level)} limits]"
-        score = Column(head, lambda model: _score(lead.get(model), write))
-        columns = [rank, *columns, score]
-    if layout.lead is not None and layout.has_ties:
+        (name,) = elided([layout.lead_name()], longest or len(layout.lead_name()))
+        head = f"{name} [{text.percent(layout.table.confidence_level)} limits]"
+        columns.append(Column(head, lambda model: _score(lead.get(model), write)))
+    if layout.is_ranked:
+        columns.insert(0, Column("Rank", lambda model: _rank(lead.get(model)), right=True))
+    if layout.has_ties:
         columns.append(Column("Ties", lambda model: lead[model].letters if model in lead else ""))
     for key in layout.others:
         cell, estimate = layout.cells(key).get, partial(_estimate, write=layout.format(key))
@@ -380,9 +390,11 @@ def _caption(layout: Layout, *, plus_minus: bool, cite: bool) -> str:
     if ranked := layout.pairs_at_once():
         pairs, at_once = ranked
         source = r"~\cite{mogstad2024ranks}" if cite else ""
+        how = f"on the same items ({level}, one critical value for all pairs){source}"
+        if any(own.independent for own in results.pairs):
+            how = f"{results.compared_on} ({level})"
         said.append(
-            rf"\emph{{Rank}}: places left open by {pairs} of models{at_once}, compared on the same "
-            f"items ({level}, one critical value for all pairs){source}."
+            rf"\emph{{Rank}}: places left open by {pairs} of models{at_once}, compared {how}."
         )
         if layout.has_ties:
             said.append(r"Models that share a letter under \emph{Ties} cannot be told apart.")

@@ -214,7 +214,7 @@ class NextPairs(Results[NextPair]):
 
 _NEXT = (
     *(Column("First", "first", least=8), Column("Second", "second", least=8)),
-    Column("Bits", "bits", fixed(2)),
+    Column("Bits", "bits", fixed(4)),
 )
 RANKING, LEADERBOARD = text.page_view(_ranking), text.page_view(_leaderboard)
 NEXT = text.page_view(lambda results: text.Page([Table("", results.rows, _NEXT)]))

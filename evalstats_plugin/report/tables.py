@@ -53,6 +53,15 @@ def written(value: object) -> str:
     return "–" if value is None else str(value)
 
 
+def one_line(name: object) -> str:
+    r"""Return the name of an item, which may be a prompt, on one line.
+
+    >>> one_line("Add.\n\n1 + 1 =")
+    'Add. 1 + 1 ='
+    """
+    return " ".join(str(name).split())
+
+
 def fixed(
     decimals: int, *, signed: bool = False, scale: float = 1, unit: str = ""
 ) -> Callable[[float | None], str]:
@@ -309,11 +318,15 @@ def latex_number(text: str) -> str:
     return re.sub(r"(?<![\w.])-(?=\.?\d)|(?<=\de)-(?=\d)", "$-$", latex_text(text))
 
 
+_LONG = 64
+"""Characters from which names that no cut tells apart are whole."""
+
+
 def elided(names: Sequence[str], longest: int) -> list[str]:
     """Return names without their middles where they are longer; different ones stay different.
 
     Beginnings and ends tell models apart; where they do not, the cut is made elsewhere, and where
-    no cut does, names are whole.
+    no cut does, twice as much is kept, at last all.
 
     >>> elided(["Meta-Llama-3.1-405B-Instruct-Turbo"], 22)
     ['Meta-Llama-…ruct-Turbo']
@@ -336,7 +349,8 @@ def elided(names: Sequence[str], longest: int) -> list[str]:
         others = set(taken) - {shown[group[0]]}
         cuts = ([_cut(name, longest, end) for name in group] for end in ends)
         distinct = (cut for cut in cuts if len({*cut, *others}) == len(cut) + len(others))
-        shown.update(zip(group, next(distinct, group), strict=True))
+        cut = next(distinct, None) or (elided(group, 2 * longest) if longest < _LONG else group)
+        shown.update(zip(group, cut, strict=True))
         taken = Counter(shown.values())
     return [shown[name] for name in names]
 

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -81,18 +82,51 @@ class Noted(Protocol):
 NotedT = TypeVar("NotedT", bound=Noted)
 
 
+MOST_ALIKE = 3
+"""Notes that differ in counts alone; more are shown as one, with the least and greatest."""
+
+_COUNT = re.compile(r"(?<![\w.'/+-])\d+(?:,\d{3})*(?![\w'/-]|[.,]\d)")
+"""A whole number in a sentence: none in a name, and no score, which is the row's own."""
+
+
+def shown_notes(notes: Iterable[str]) -> dict[str, str]:
+    """Return how each note is shown: many that differ in counts alone as one.
+
+    >>> shown_notes(f"{n} of 9 items have no score" for n in (4, 2, 8, 3))
+    ... # doctest: +ELLIPSIS
+    {'4 of 9 items have no score': '2 to 8 of 9 items have no score', ...}
+    """
+    listed, shown = list(dict.fromkeys(notes)), dict[str, str]()
+    for alike in grouped(listed, lambda note: _COUNT.sub("#", note)).values():
+        together = _in_ranges(alike) if len(alike) > MOST_ALIKE else None
+        shown |= {note: together or note for note in alike}
+    return {note: shown[note] for note in listed}
+
+
+def _in_ranges(alike: Sequence[str]) -> str:
+    ranges: list[str] = []
+    for numbers in zip(*map(_COUNT.findall, alike), strict=True):
+        ordered = sorted(numbers, key=lambda number: int(number.replace(",", "")))
+        ranges.append(" to ".join(dict.fromkeys((ordered[0], ordered[-1]))))
+    remaining = iter(ranges)
+    return _COUNT.sub(lambda _: next(remaining), alike[0])
+
+
 def gather(rows: Sequence[NotedT]) -> dict[str, list[NotedT]]:
-    """Return the rows that carry each note, by note in order of first appearance."""
+    """Return the rows that carry each note as it is shown, in order of first appearance."""
+    shown = shown_notes(note for row in rows for note in row.notes)
     by_note: dict[str, list[NotedT]] = {}
     for row in rows:
-        for note in row.notes:
+        for note in dict.fromkeys(shown[each] for each in row.notes):
             by_note.setdefault(note, []).append(row)
     return by_note
 
 
 def note_numbers(rows: Sequence[Noted]) -> dict[str, int]:
     """Return the footnote number of each note."""
-    return {note: i for i, note in enumerate(gather(rows), 1)}
+    shown = shown_notes(note for row in rows for note in row.notes)
+    numbers = {note: i for i, note in enumerate(dict.fromkeys(shown.values()), 1)}
+    return {note: numbers[text] for note, text in shown.items()}
 
 
 def task_and_metric(row: Noted) -> str:
@@ -116,7 +150,7 @@ def note_lines(results: Results[Any], name: Callable[[Any], str] = task_and_metr
 
 def numbers_of(row: Noted, marks: Mapping[str, int]) -> str:
     """Return the numbers of a row's notes, of those that are shown."""
-    return ",".join(str(marks[note]) for note in row.notes if note in marks)
+    return ",".join(dict.fromkeys(str(marks[note]) for note in row.notes if note in marks))
 
 
 def marks_column(marks: Mapping[str, int]) -> Column:
@@ -507,7 +541,8 @@ def worst_slice(rows: Sequence[SliceScore]) -> str:
     if worst.p_worse is None:
         return f"{said}; not tested, as the metric is no mean of items."
     side = "above" if error else "below"
-    share = f"at most {100 * worst.p_worse:.2g} of 100" if worst.p_worse < 0.995 else "most"
+    of_100 = max(100 * worst.p_worse, 0.01)
+    share = f"at most {of_100:.2g} of 100" if worst.p_worse < 0.995 else "most"
     low = "high" if error else "low"
     chance = f"one of {len(rows)} equal slices would be this {low} in {share} evals"
     if worst in significant:
@@ -547,11 +582,11 @@ def _slices(results: Results[SliceScore]) -> Page:
 
 def slice_sentences(rows: Sequence[SliceScore]) -> list[str]:
     """Return what `worst_slices` says in lines, few enough to read."""
-    said = [
-        f"{of_cell['model']}: {of_cell['task']} {short_metric(of_cell['metric'])}. "
-        f"{of_cell['sentence']}"
-        for of_cell in worst_slices(rows)
-    ]
+    by_sentence: dict[str, list[str]] = {}
+    for of_cell in worst_slices(rows):
+        cell = f"{of_cell['model']}: {of_cell['task']} {short_metric(of_cell['metric'])}"
+        by_sentence.setdefault(of_cell["sentence"], []).append(cell)
+    said = [f"{few(cells)}. {sentence}" for sentence, cells in by_sentence.items()]
     if len(said) > MOST_SENTENCES:
         said[MOST_SENTENCES:] = [f"And {len(said) - MOST_SENTENCES} more, which JSON has."]
     return said

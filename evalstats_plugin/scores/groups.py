@@ -102,7 +102,7 @@ def _weighted_row(
     )
     if any(c.responses.predicted is not None for c in cells):
         return _predicted_group(row, group, cells, rows)
-    if any(c.kind is None or c.kind == "ratio" for c in cells):
+    if any(c.kind == "ratio" or not (c.kind or (c.published_error and c.n)) for c in cells):
         return replace(row, notes=(*row.notes, "a task of this group has no mean"))
     # A task that was cut keeps the weight of all its items.
     sizes = [
@@ -188,9 +188,8 @@ def _combine(
     estimates = np.array([c.estimate for c in cells])
     bounds = common_value(c.bounds for c in cells)
     auto = all(
-        c.composite is None and r.method == DEFAULTS[c.kind][0]
+        c.kind and c.composite is None and r.method == DEFAULTS[c.kind][0]
         for c, r in zip(cells, rows, strict=True)
-        if c.kind
     )
     if auto and bounds is not None:
         low, high = bounds

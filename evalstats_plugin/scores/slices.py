@@ -265,6 +265,8 @@ def sliced(
         kept.append(r if tagged else replace(r, clusters=None))
         members.append(_members(tags, by, r, top))
     if not kept:
+        if not any(len(r.item_ids) for r in listed):
+            raise DesignError("slices are of items, and these are values without items")
         raise DesignError(f"no item has the field {field!r}: name one that the logs have")
     if without:
         lacking = few(list(dict.fromkeys(without)))

@@ -135,12 +135,27 @@ def test_a_log_of_another_harness(run: Run, tmp_path: Path) -> None:
     _refused(run("report", log), log.name, "is not a log that an installed adapter knows")
 
 
-def test_a_log_of_lm_eval_0_3(run: Run, tmp_path: Path) -> None:
+def test_a_log_of_lm_eval_0_3(run: Run, copy: Path, tmp_path: Path) -> None:
     """Its values are read; what needs items or filters says what to do."""
     _refused(
         run("annotate", LOGS / "0.3.0" / "synthetic_results.json", "-o", tmp_path / "out"),
         "lm-eval 0.3 or older", "run again with lm-eval 0.4.2 or later and --log_samples",
     )  # fmt: skip
+    old = (LOGS / "0.3.0" / "synthetic_results.json").read_text()
+    for k in range(5):
+        (copy / f"old_{k}.json").write_text(old.replace("pythia-70m", f"pythia-{k}m"))
+    done = run("annotate", copy, "-o", tmp_path / "out")
+    assert done.returncode == 1, done
+    assert 1 == done.stderr.count("left out: "), "a line for each log, alike but for its name"
+    assert "so are 4 other logs: " in done.stderr
+
+    bare = LOGS / "0.3.0" / "synthetic_results.json"
+    _refused(
+        run("report", bare, "--by", "backend"),
+        "slices are of items, and these are values without items",
+    )
+    # It advised the unpaired design, which was refused too.
+    _refused(run("power", bare, "-d", "0.1"), "these are values without items", "--discordance")
 
 
 @pytest.mark.parametrize(

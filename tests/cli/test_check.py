@@ -143,3 +143,20 @@ def test_runs_without_scores_and_invalidated_answers_are_findings(run: Run) -> N
     ]
     assert "--predict_only: nothing was scored" in rows[0]["detail"]
     assert "match: 2 invalidated samples are left out" == rows[2]["detail"]
+
+
+def test_tables_and_json_of_any_tool_are_checked_as_they_are_read(run: Run, tmp_path: Path) -> None:
+    """Notes of other commands name this one, which took no --columns, --wide or --mapping."""
+    table, matrix, log = (tmp_path / name for name in ("t.csv", "m.csv", "o.json"))
+    table.write_text("model,item,mark\na,1,1\na,2,-1\nb,1,1\nb,2,0\n")
+    matrix.write_text("item,a,b\n1,1,1\n2,-1,0\n")
+    log.write_text('{"r": [{"id": 1, "ok": 1}, {"id": 2, "ok": -1}]}')
+    toml = tmp_path / "m.toml"
+    toml.write_text('items = "r[*]"\nitem = ".id"\nscore = ".ok"\n')
+    for path, *options in (
+        (table, "--columns", "score=mark"), (matrix, "--wide", "items"), (log, "--mapping", toml)
+    ):  # fmt: skip
+        done = run("check", path, *options, "--missing-code", "-1", "--format", "json")
+
+        assert 1 == done.returncode, done.stderr
+        assert "1 of 2 items" in done.stdout

@@ -375,3 +375,22 @@ def test_many_pairs_are_summed_up_as_ranks(tmp_path: Path, monkeypatch: pytest.M
     line = next(line for line in lines_of if best in line)
     end = head.index("task 3") + len("task 3")
     assert line[:end].split()[-1].rstrip("*").split("–")[-1] == str(20 - n_wins)
+    # So are those of few models on many tasks.
+    monkeypatch.setattr(comparisons, "MOST_PAIRS", 190)
+    for most, is_summed in ((1140, False), (1139, True)):
+        monkeypatch.setattr(comparisons, "MOST_ROWS", most)
+        said = " ".join(ran("compare", table).stdout.split())
+        assert ("pairs leave open at once by family" in said) == is_summed
+
+
+def test_what_other_models_were_asked_differently_is_not_told(run: Run, tmp_path: Path) -> None:
+    """One of a hundred models had answered twice: two others were said to differ."""
+    table = tmp_path / "t.csv"
+    rows = [
+        f"{m},{i},{k},{(i + k) % 2}" for m in "abc" for i in range(9) for k in range(1 + (m > "b"))
+    ]
+    table.write_text("\n".join(["model,item,epoch,score", *rows]))
+    every, two = (run("compare", table, *more).stdout for more in ((), ("--models", "a,b")))
+
+    assert "models were asked with different settings" in every
+    assert "different settings" not in two

@@ -280,3 +280,42 @@ def test_labels_that_fit_nothing_end_with_exit_code_2(
     assert 2 == done.returncode
     assert message in done.stderr
     assert 1 == len(done.stderr.strip().splitlines())
+
+
+def _two_judges(path: Path, rows: Callable[[int], str]) -> Path:
+    path.write_text("\n".join(["model,question_text,gpt,people", *map(rows, range(60))]))
+    return path
+
+
+def test_columns_besides_those_of_scores_may_be_named(run: Run, tmp_path: Path) -> None:
+    """The judge's column was then no longer looked for, nor in JSONL."""
+    table = _two_judges(tmp_path / "t.csv", lambda i: f"{'ab'[i % 2]},q{i // 2},{i % 3},{i % 4}")
+    columns = ("--columns", "item=question_text")
+    done = run("judge", table, *columns, "--judge", "gpt", "--human", "people")
+    lines = tmp_path / "t.jsonl"
+    names, *rows = (line.split(",") for line in table.read_text().splitlines())
+    lines.write_text("\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows))
+    same = run("judge", lines, *columns, "--judge", "gpt", "--human", "people")
+
+    assert 0 == done.returncode, done.stderr
+    assert "bias of gpt" in done.stdout
+    assert done.stdout == same.stdout
+
+
+def test_a_note_on_some_pairs_says_on_which(run: Run, tmp_path: Path) -> None:
+    """It stood under the table as if it were of all pairs."""
+
+    def row(i: int) -> str:
+        return f"{'abc'[i % 3]},q{i // 3 + 50 * (i % 3 == 2)},{i % 2},{i % 2}"
+
+    table = _two_judges(tmp_path / "t.csv", row)
+    columns = ("--columns", "item=question_text")
+    arguments = (table, *columns, "--judge", "gpt")
+    done = run("judge", *arguments, "--human", "people")
+    asked = run("judge", "label", *arguments, "--next", "6")
+
+    assert "0 of 40 items have labels of both models (a – c, b – c)" in " ".join(
+        done.stdout.split()
+    )
+    assert 2 == asked.returncode
+    assert "scored no item of 't' for each of its 3 models" in asked.stderr

@@ -174,8 +174,8 @@ def test_what_cannot_be_compared_is_said() -> None:
         "not compared, one model only: alone acc",
         "not compared, fewer than two models have a mean of item scores: f acc",
         "not compared, a has no item scores: other acc",
-        "no comparison over all tasks: no two models have every one of them, the baseline one of "
-        "the two",
+        "no comparison over all tasks: no two models have scores of items on every one of the "
+        "tasks, the baseline one of the two",
     )
 
 

@@ -116,6 +116,83 @@ def test_a_group_is_one_column_of_the_overall_score(
             assert cell.estimate == pytest.approx(expected)
 
 
+def test_a_group_of_several_metrics_is_shown_with_that_of_most_tasks() -> None:
+    """lm-eval's truthfulqa has a mean for each metric: two scores of one column were refused."""
+    responses = _in_group(_tasks(1), "task 0", "task 1", "task 2")
+    apart = [r.measured(metric="bleu_acc") if r.task == "task 0" else r for r in responses]
+    apart = [
+        replace(r, groups=(replace(r.groups[0], n_tasks=1 if r.task == "task 0" else 2),))
+        for r in apart
+    ]
+    table = es.table(apart, rng=0)
+
+    assert ("overall", "group", "task 0") == table.tasks
+    assert {100} == {cell.n_items for cell in table.by_column["group", "group"].values()}
+    overall = table.by_column["overall", "overall"]
+    whole = [row for row in es.compare(apart, baseline="model_0") if row.kind == "overall"]
+    assert 2 == len(whole)
+    for row in whole:
+        assert row.score_b == pytest.approx(overall[row.model_b].estimate)
+
+
+def test_values_without_items_have_the_ranks_of_independent_samples() -> None:
+    """Column by column, over all tasks and in groups: `compare` had verdicts, the table none."""
+    bare = [
+        Responses(
+            model=r.model, measure=r.measure, source=r.source, groups=r.groups,
+            logged=p, logged_n=n, logged_std_error=np.sqrt(p * (1 - p) / (n - 1)),
+        )
+        for r in _in_group(_tasks(1), "task 0", "task 1")
+        for p, n in [(float(r.scores.mean()), len(r.item_ids))]
+    ]  # fmt: skip
+    table = es.table(bare, rng=0)
+    rows = es.compare(bare, rng=0)
+
+    kinds = {"overall", "group", "task"}
+    assert kinds == {row.kind for row in rows} == {c.kind for c in table if c.best_rank is not None}
+    for row in rows:
+        if row.kind == "task" and row.task != "task 2":
+            continue
+        column = table.by_column[row.kind, "overall" if row.kind == "overall" else row.task]  # type: ignore[index]
+        scores = [column[model] for model in (row.model_a, row.model_b)]
+        assert [row.score_a, row.score_b] == pytest.approx([c.estimate for c in scores])
+        letters = [set(c.letters) for c in scores]
+        assert (row.verdict == "unclear") == bool(letters[0] & letters[1])
+        assert any(note.startswith("pairing is lost") for note in row.notes)
+    # With a right and a wrong item more.
+    whole = next(r for r in rows if r.kind == "overall")
+    shares = {"task 0": 0.25, "task 1": 0.25, "task 2": 0.5}
+    variance = sum(
+        (shares[r.task] ** 2) * q * (1 - q) / (r.logged_n - 1)  # type: ignore[operator]
+        for r in bare
+        if r.model in (whole.model_a, whole.model_b)
+        for q in [(r.logged * r.logged_n + 1) / (r.logged_n + 2)]  # type: ignore[operator]
+    )
+    assert (whole.high_single or 0) - (whole.low_single or 0) == pytest.approx(
+        2 * 1.959964 * variance**0.5, rel=1e-5
+    )
+    assert [note for note in table.notes if "independent samples" in note or "own errors" in note]
+
+
+def test_a_group_with_a_bare_value_is_in_neither_overall_score() -> None:
+    """`compare` counted what was left of the group, the table left it out."""
+    responses = _in_group(_tasks(1, (40, 80, 20, 30)), "task 0", "task 1")
+    mixed = [
+        Responses(
+            model=r.model, measure=r.measure, source=r.source, groups=r.groups,
+            logged=0.4, logged_std_error=0.01,
+        ) if r.task == "task 0" else r
+        for r in responses
+    ]  # fmt: skip
+    overall = es.table(mixed, rng=0).by_column["overall", "overall"]
+    rows = [row for row in es.compare(mixed, rng=0) if row.kind == "overall"]
+
+    assert 3 == len(rows)
+    for row in rows:
+        scores = [overall[model].estimate for model in (row.model_a, row.model_b)]
+        assert [row.score_a, row.score_b] == pytest.approx(scores)
+
+
 def test_pairs_of_the_overall_score_have_its_weights() -> None:
     """The difference behind a rank is that of the scores shown."""
     table = es.table(_in_group(_tasks(1), "task 0", "task 1"), rng=0)
@@ -250,7 +327,7 @@ def test_one_model_has_no_ranks() -> None:
 
     assert {None} == {cell.best_rank for cell in table}
     assert {None} == {cell.may_be_first for cell in table}
-    assert "–" in table.to_markdown()
+    assert "Rank" not in table.to_markdown()
 
 
 def test_what_cannot_be_shown_is_said() -> None:

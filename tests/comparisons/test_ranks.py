@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evalstats_plugin import ResponseMatrix, compare
+from evalstats_plugin import ResponseMatrix, compare, table
 from evalstats_plugin.comparisons import rank_sets, ranks
 from evalstats_plugin.comparisons.design import Request
 from evalstats_plugin.comparisons.ranks import ranks_by_blocks, ranks_of
@@ -78,6 +78,18 @@ def test_ranks_and_letters_are_those_of_the_comparisons(correction: str) -> None
     for row in rows:
         shared = set(found[row.model_a].letters) & set(found[row.model_b].letters)
         assert (row.verdict == "unclear") == bool(shared)
+
+
+def test_models_without_letters_have_ranks_from_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leaderboard of 223 models was printed pair by pair, 213,277 lines long."""
+    monkeypatch.setattr(ranks, "MOST_LETTERED", 2)
+    scores = np.random.default_rng(0).random((3, 40))
+    rows = list(compare(ResponseMatrix.from_array(scores), rng=0))
+
+    assert [(1, 3, "")] * 3 == [(r.best_rank, r.worst_rank, r.letters) for r in ranks_of(rows)]
+    shown = table(ResponseMatrix.from_array(scores), rng=0).to_markdown()
+    assert "| Rank | Model |" in shown
+    assert "Ties" not in shown
 
 
 def test_p_best_is_over_the_items_that_all_models_answered_or_not_given() -> None:

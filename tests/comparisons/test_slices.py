@@ -19,7 +19,7 @@ from evalstats_plugin.data.responses import Responses, with_epochs
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.report.comparisons import rankings_over_values, slice_differences
 from evalstats_plugin.report.gating import sentence
-from evalstats_plugin.report.text import worst_slice
+from evalstats_plugin.report.text import slice_sentences, worst_slice
 from evalstats_plugin.scores.slices import ALIKE, NONE, OTHER, answers_at_values, at_all_values
 from evalstats_plugin.stats.clustered import crossed
 from evalstats_plugin.stats.pairs.unpaired import permuted_slices
@@ -85,8 +85,19 @@ def test_a_slice_that_is_worse_is_found_with_its_p() -> None:
     assert rows[0].p_worse == pytest.approx(3 * 15504 / 53194089192720, rel=1e-6)
     assert worst_slice(rows.rows).startswith(
         "Worst slice: de (0.2500, n = 20), significantly below the other items (95 %): one of 3 "
-        "equal slices would be this low in at most"
+        "equal slices would be this low in at most 0.01 of 100 evals"
     )
+
+
+def test_tasks_of_one_slice_each_have_one_sentence() -> None:
+    """Eighteen lines said of eighteen tasks that there was nothing to compare."""
+    matrix = ResponseMatrix.from_array(
+        [[1, 0, 1] * 3], models=["m"], tasks=["ta", "tb", "tc"] * 3, metric="acc"
+    )
+    tasks = [replace(r, tags=np.repeat(r.task, 3)) for r in matrix.to_responses()]
+    [said] = slice_sentences(es.slices(tasks, by="language").rows)
+
+    assert said.startswith("m: ta acc, m: tb acc, m: tc acc. One slice: nothing")
 
 
 def test_equal_slices_are_seldom_called_worst() -> None:

@@ -68,7 +68,7 @@ def test_binary_scores_are_compared_by_their_counts() -> None:
     touching = stats_unpaired.newcombe(COUNTS, confidence_level=1 - (row.p_value or 0))
     assert 0 == pytest.approx(float(touching.low), abs=1e-4)
     assert 1 - (row.p_value or 0) / 2 == row.prob_better
-    assert ("20 and 30 items, treated as independent samples",) == row.notes
+    assert (designs.SAMPLES,) == row.notes
     assert "better" == row.verdict
 
 
@@ -210,9 +210,12 @@ def test_published_errors_have_normal_limits(bounds: tuple[float, float] | None)
     assert (row.low, row.high) == pytest.approx((max(low, -1) if bounds else low, high))
     assert row.p_value == pytest.approx(2 * stats.norm.sf(0.8 / 0.5))
     assert row.prob_better == pytest.approx(stats.norm.sf(0.8 / 0.5))
+    assert (row.score_a, row.score_b) == (0.9, 0.1)
     sure = replace(_responses("c", [1.0] * 9), measure=published[0].measure)
     (row,) = _ask(published[0], sure)
     assert (row.difference, row.verdict) == (pytest.approx(0.1), "unclear")
+    with pytest.raises(DesignError, match="name a model, or compare every two"):
+        compare(published, baseline="best")
     assert row.low is row.high is row.p_value is row.p_adjusted is row.prob_better is None
 
 

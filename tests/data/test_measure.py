@@ -80,6 +80,7 @@ def test_every_metric_that_lm_eval_registers_is_known() -> None:
         ("rouge1,none", "lm_eval", "any", None, None),
         ("exact_match", "helm", "mmlu", (0, 1), True),
         ("extractive_match", "lighteval", "gpqa", (0, 1), True),
+        ("mc2", "lighteval", "harness|truthfulqa:mc|0", (0, 1), True),
         ("loss", "tabular", "t", None, False),
         ("a metric of one's own", "tabular", "t", None, None),
     ],

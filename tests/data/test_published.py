@@ -407,21 +407,24 @@ def test_an_exported_value_keeps_what_is_behind_it(tmp_path: Path) -> None:
     assert (exported.low, exported.high, exported.method) == (mean.low, mean.high, "z")
 
 
-def test_a_table_of_values_has_intervals_and_says_why_no_ranks(tmp_path: Path) -> None:
-    """Models are not ranked: without items nobody knows which of them were right on the same."""
+def test_a_table_of_values_has_the_verdicts_of_compare(tmp_path: Path) -> None:
+    """Of independent samples: without items nobody knows which models were right on the same."""
     board = tmp_path / "board.md"
     board.write_text(BOARD)
     shown = table(read(board))
-    small = next(cell for cell in shown if (cell.model, cell.task) == ("alpha", "Small"))
+    cells = {(cell.task, cell.model): cell for cell in shown}
+    verdicts = {(row.task, row.model_b): row.verdict for row in compare(read(board))}
 
-    assert (small.estimate, small.best_rank) == (0.7, None)
-    assert small.low is not None
-    assert any(note.startswith("no ranks: ") for note in shown.notes)
-    assert not shown.is_ranked
+    assert cells["Small", "alpha"].estimate == 0.7
+    assert cells["Small", "alpha"].low is not None
+    for task in ("Arc", "Gsm", "Small"):
+        told_apart = cells[task, "alpha"].worst_rank == 1
+        assert told_apart == (verdicts[task, "beta"] == "worse"), task
+    assert shown.compared_on == "as independent samples"
 
 
 def test_a_table_has_the_values_of_which_no_counts_are_known(tmp_path: Path) -> None:
-    """Those with limits from their error, and those alone; neither is ranked or in the mean."""
+    """Those with limits from their error, and those alone, which are not ranked."""
     board = tmp_path / "board.csv"
     rows = [
         "a,w,14/20,",
@@ -441,23 +444,23 @@ def test_a_table_has_the_values_of_which_no_counts_are_known(tmp_path: Path) -> 
         (1.5, False), (1.6, False),
     ]  # fmt: skip
     assert [(cells["z", m].estimate, cells["z", m].low) for m in "ab"] == [(3.2, None), (3.4, None)]
-    assert {cell.best_rank for cell in shown} == {None}
+    assert [cells["z", m].best_rank for m in "ab"] == [None, None]
+    assert [cells["y", m].best_rank for m in "ab"] == [1, 1]
     assert cells["overall", "a"].estimate == pytest.approx(0.65)
     assert any("because of values without items: y, z" in note for note in shown.notes)
 
 
-def test_pages_and_papers_of_values_claim_no_comparison(tmp_path: Path) -> None:
-    """That nothing was compared is no tie."""
+def test_pages_and_papers_of_values_claim_no_common_items(tmp_path: Path) -> None:
+    """Models are compared as independent samples, and both say so."""
     board, page = tmp_path / "board.md", tmp_path / "page.html"
     board.write_text(BOARD)
     assert _run("report", board, "--html", page).exit_code == 0
     assert _run("paper", board, "-o", tmp_path / "paper").exit_code == 0
 
     text, methods = page.read_text(), (tmp_path / "paper" / "methods.md").read_text()
-    assert "; models were not compared." in text
-    assert "cannot be told apart from" not in text.partition("<script")[0]
     assert "Not everyone sat the same test" not in text
-    assert "Models were not compared with each other." in methods
+    assert "independent samples" in methods
+    assert "items that both" not in methods
     assert "(2,494 items)" in methods
 
 

@@ -78,7 +78,10 @@ def test_runs_at_an_unknown_time_are_no_copies():
 
 
 def test_settings_that_differ_name_a_model_in_their_order():
-    """Those of a task count against runs of this task alone; what all share names nothing."""
+    """Those of a task only where nothing else tells its runs apart; what all share names nothing.
+
+    So that a model has one name on tasks that were asked with different numbers of examples.
+    """
     names = [f"s{k}" for k in range(6)]
     listed = [
         replace(_run(k, 1, is_partial=False), settings=tuple(
@@ -87,10 +90,13 @@ def test_settings_that_differ_name_a_model_in_their_order():
         for k in (1, 2)
     ]  # fmt: skip
     said = ", ".join(f"{name}=1" for name in names)
+    elsewhere = listed[0].measured(task="other")
 
-    assert label_models(listed)[0].model == f"m ({said}, n=1)"
-    apart = [listed[0], listed[1].measured(task="other")]
-    assert label_models(apart)[0].model == f"m ({said})"
+    assert {r.model for r in label_models([*listed, elsewhere])[::2]} == {f"m ({said})"}
+    alike = [replace(r, settings=(("task.n", str(k)),)) for k, r in enumerate(listed)]
+    assert [r.model for r in label_models(alike)] == ["m (n=0)", "m (n=1)"]
+    apart = [alike[0], alike[1].measured(task="other")]
+    assert [r.model for r in label_models(apart)] == ["m", "m"]
 
 
 def test_a_setting_is_the_tag_of_its_run():

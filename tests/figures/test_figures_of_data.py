@@ -71,8 +71,7 @@ PRINTED: Mapping[str, tuple[str, str | None, int | None]] = {
 def _printed(value: str, error: str | None, n: int | None) -> dict[str, Any]:
     both = [None if text is None else Printed.of(float(text), text) for text in (value, error)]
     assert both[0] is not None
-    told: dict[str, Any] = {"halves": [each and [each.half, each.per_cent, str(each)]
-                                       for each in both]}  # fmt: skip
+    told: dict[str, Any] = {"halves": [each and [each.half, each.per_cent] for each in both]}
     if error is not None or n is not None:
         told["counts"] = published.counts_behind(both[0], both[1], n)
     if error is not None and both[1] is not None:
@@ -91,7 +90,7 @@ def _printed(value: str, error: str | None, n: int | None) -> dict[str, Any]:
 
 def _digits() -> list[Any]:
     texts = ("22.6%", "0.5", "1e-3", "1.5E2", "-3", "12,5", ".25", "about 3", "5e99", "1e-120")
-    return [[list(Printed.of(x, text, unit)), str(Printed.of(x, text, unit))]
+    return [list(Printed.of(x, text, unit))
             for x, text in zip((0.226, 0.5, 1e-3, 150, -3, 12.5, 0.25, 3, 5e99, 0), texts,
                                strict=True) for unit in (1.0, 0.01)]  # fmt: skip
 

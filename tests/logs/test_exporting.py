@@ -59,7 +59,7 @@ def test_formats_and_options_are_found_by_name_or_ending(tmp_path: Path, using: 
     ):
         with pytest.raises(SelectionError, match=told):
             export(responses, tmp_path / output, to=to, plugins=using, **options)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(SelectionError, match="there are: none"):
+    with pytest.raises(SelectionError, match="there is none"):
         exporter_of("toy", Path("x"), SimpleNamespace(exporters=dict))  # pyright: ignore[reportArgumentType]
 
 

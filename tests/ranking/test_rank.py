@@ -361,3 +361,11 @@ def test_the_stored_study_of_tournaments_supports_the_documentation():
     assert sum(row["unconnected"] for row in study["tournaments"]) >= 5
     assert all(0.97 <= row["slope"] <= 1.03 for row in study["slopes"])
     assert 5 == len(study["slopes"])
+
+
+def test_comparisons_on_one_item_say_nothing_of_others() -> None:
+    """No clusters can be made of one, and no other model makes them."""
+    of_one = replace(contests(), cluster=np.zeros(300, dtype=np.int64), clusters=("q",))
+    notes = rank(of_one, model="bradley-terry", rng=0).notes
+    assert "all comparisons are on one item: nothing is known of others" in notes
+    assert not any("independent" in note for note in notes)

@@ -221,9 +221,29 @@ def test_sentences_hold_where_models_share_no_items_or_lower_is_better() -> None
     lacking[2, :30] = np.nan
     tasks = ["t"] * 30 + ["u"] * 30
     scales = to_html(_page(_set(ResponseMatrix.from_array(lacking, tasks=tasks, metric="reward"))))
-    assert "so no overall score is made" in scales
+    assert "their scores are on different scales, so no overall score is made" in scales
     assert "Some models have no overall score." not in scales
     assert "rest on the one pair (95 %)" in scales
+
+    lacking[:, :30] = np.where([[True], [True], [False]], lacking[:, :30] / 9, np.nan)
+    lacking[:2, 30:] = np.nan
+    tasks = [f"hendrycksTest-{name}" for name in np.repeat(["anatomy", "astronomy"], 30)]
+    nobody = to_html(_page(_set(ResponseMatrix.from_array(lacking, tasks=tasks, metric="acc"))))
+    assert "no model has all of them, so no overall score is made" in nobody
+
+
+def test_long_titles_and_names_differ_on_the_leaderboard() -> None:
+    """Cut at their ends, columns were all called hendrycksTest-… and runs of a model alike."""
+    tasks = [f"hendrycksTest-{name}" for name in np.repeat(["anatomy", "law", "virology"], 20)]
+    long = "organization/A-Model-Of-Some-Size-7B (backend=hf, dtype={})"
+    models = [long.format(name) for name in ("auto", "unset")]
+    scores = np.random.default_rng(0).random((2, 60))
+    html = to_html(_page(_set(ResponseMatrix.from_array(scores, tasks=tasks, models=models))))
+
+    for attribute, n in (("vert", 3), ("name", 2)):
+        shown = re.findall(rf'class="{attribute}" title="[^"]*">([^<]*)<', html)
+        assert len({*shown}) == len(shown) == n
+        assert max(map(len, shown)) <= 32
 
 
 def test_distrust_names_missing_items_and_those_nobody_solves() -> None:
@@ -638,7 +658,7 @@ def test_hostile_names_do_nothing_but_show(visit: Open) -> None:
     )
     html = to_html(found)
     page = visit(html)
-    models = page.locator("#ranks tbody th").all_text_contents()
+    models = page.locator("#ranks tbody .name").evaluate_all("each => each.map(x => x.title)")
     said = page.locator("#method .said li").all_text_contents()
     shown = [re.sub("[\ud800\x00\x07\u2028\u2029\u202e]", "\ufffd", name) for name in HOSTILE]
     assert {*shown} <= {*models}

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 
 import numpy as np
 
 from evalstats_plugin import ResponseMatrix, intervals
-from evalstats_plugin.report.tables import Column, Table
-from evalstats_plugin.report.text import INTERVALS, print_all
+from evalstats_plugin.comparisons.judged import NextLabel
+from evalstats_plugin.data.results import Results
+from evalstats_plugin.report.judged import NEXT
+from evalstats_plugin.report.tables import Column, Table, elided
+from evalstats_plugin.report.text import (
+    INTERVALS,
+    footnotes,
+    note_numbers,
+    numbers_of,
+    print_all,
+)
 
 
 def test_clusters_have_what_they_change_beside_them() -> None:
@@ -37,6 +47,19 @@ def test_items_in_no_clusters_have_one_line_each() -> None:
     assert "naive" not in file.getvalue()
 
 
+def test_names_that_no_short_cut_tells_apart_have_a_longer_one() -> None:
+    """They were whole, so that a column of numbers was as wide as the line."""
+    names = [
+        f"suite-of-tests-{school}_{'x' * 60}_chemistry acc{end}"
+        for school in ("high_school", "college")
+        for end in ("", "_norm")
+    ]
+
+    shown = elided(names, 16)
+    assert len({*shown}) == 4
+    assert max(map(len, shown)) <= 32
+
+
 def test_rows_below_their_titles_have_all_names() -> None:
     """A model was named above its first task alone, however many rows followed."""
     rows = [("a-model", "all", 1), ("", "task", 2), ("b-model", "", 3)]
@@ -54,3 +77,26 @@ def test_rows_below_their_titles_have_all_names() -> None:
         ["Model", "a-model", "Task", "task"],
         ["Model", "b-model", "A", "long"],
     ] == [block[:4] for block in blocks]
+
+
+def test_many_notes_that_differ_in_numbers_are_one() -> None:
+    """With the least and greatest, and one mark in the table; three are listed, and all scores."""
+    one = intervals(ResponseMatrix.from_array([[1, 0, 1, 1, 0]]))[0]
+    rows = [replace(one, notes=("same", f"{n} of 9 items, m-{n}")) for n in (4, 1, 2)]
+    alike = [replace(one, notes=("same", f"{n} of 1,009 items of m-1")) for n in (4, 1, 2, 3)]
+    scored = [replace(one, notes=(f"of {n} items 0.{n}",)) for n in (4, 1, 2, 3)]
+
+    assert 4 == len(footnotes(rows))
+    assert 4 == len(footnotes(scored))
+    assert ["same (task score)", "1 to 4 of 1,009 items of m-1 (task score)"] == footnotes(alike)
+    assert {1, 2} == set(note_numbers(alike).values())
+    assert "1,2" == numbers_of(alike[3], note_numbers(alike))
+
+
+def test_items_that_are_named_by_prompts_have_one_line() -> None:
+    """A prompt of three lines was three lines of the table."""
+    asked = NextLabel(item="Add.\n\n4 + 1 = ", model="m", task="t", score=None, probability=0.5)
+    file = StringIO()
+    NEXT.print_table(Results((asked,)), file, heading="", width=80)
+
+    assert "Add. 4 + 1 = " in file.getvalue()

@@ -134,6 +134,24 @@ def test_a_group_whose_weights_are_unknown_shows_the_wider_interval(
     assert (open_task.low, open_task.notes[-1]) == (None, "a task of this group has no mean")
 
 
+def test_a_group_of_values_with_errors_has_limits() -> None:
+    """Counts in one task, an error alone in the other: the group had none though both had some."""
+    groups = (Group("all", 0, "macro", 2, 0.42),)
+    values = [(0.4, np.sqrt(0.4 * 0.6 / 99)), (0.45, 0.0123)]
+    tasks = [
+        given_responses(
+            model="m", task=f"t{i}", metric="acc", groups=groups, logged=value, logged_n=100,
+            logged_std_error=float(error), source=Source(Path("m.json"), "test"),
+        )
+        for i, (value, error) in enumerate(values)
+    ]  # fmt: skip
+    group, *own = intervals(tasks)
+    sides = [[r.estimate - r.low, r.high - r.estimate] for r in own]
+    below, above = np.sqrt((np.array(sides) ** 2).sum(axis=0)) / 2
+
+    assert (group.low, group.high) == pytest.approx((0.425 - below, 0.425 + above))
+
+
 def test_open_items_of_a_task_open_the_group() -> None:
     """Limits with all missing scores at their lowest, and at their highest, combined alike."""
     group = (Group("all", 0, "macro", 2, 0.5),)

@@ -324,3 +324,19 @@ def test_a_regression_has_the_jackknife_of_its_clusters(seed, k, n_clusters):
     np.testing.assert_allclose(fit.std_errors, error, rtol=1e-6, atol=1e-9)
     assert fit.residual_std == pytest.approx(np.sqrt(residual @ residual / max(n - k, 1)))
     assert fit.df == max(n_clusters - k, 1)
+
+
+def test_a_regression_on_a_column_for_each_group_is_that_on_contrasts():
+    """Thousands of rounding errors give the columns, which add up to 0, no rank of their own."""
+    random = np.random.default_rng(0)
+    group, names = np.repeat(np.arange(8), 400), np.tile(np.arange(400), 8)
+    score = random.normal(size=3200) + (group == 3)
+    ones = np.ones(3200)
+    each = np.where(group[:, None] == np.arange(8), 1.0, -1 / 7)
+    contrasts = each[:, :7] - each[:, 7:]
+
+    fit = clustered.clustered_regression(score, np.column_stack([ones, each]), names)
+    expected = clustered.clustered_regression(score, np.column_stack([ones, contrasts]), names)
+
+    np.testing.assert_allclose(fit.coefficients[:8], expected.coefficients)
+    np.testing.assert_allclose(fit.std_errors[:8], expected.std_errors)

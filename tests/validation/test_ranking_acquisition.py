@@ -11,6 +11,7 @@ import json
 from functools import cache
 from pathlib import Path
 from time import process_time
+from types import SimpleNamespace
 
 import beaten
 import numpy as np
@@ -19,12 +20,7 @@ from scipy import special
 
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.contests.outcomes import prob_win, prob_win_slope
-from evalstats_plugin.ranking.next import (
-    THOMPSON_DRAWS,
-    all_pairs,
-    order_information,
-    thompson_duel,
-)
+from evalstats_plugin.ranking.next import THOMPSON_DRAWS, order_information, thompson_duel
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 from evalstats_plugin.ranking.ratings.fit import (
     pairwise_differences,
@@ -129,7 +125,9 @@ def chosen(rule, beliefs, counts, rng):
     """Pair that the rule chooses in each run, shapes (R,)."""
     if rule == "thompson":
         return thompson_duel(beliefs.draws(THOMPSON_DRAWS, rng))
-    pairs = all_pairs(beliefs.rating, beliefs.covariance)
+    (i, j), rating, covariance = PAIRS, beliefs.rating, beliefs.covariance
+    variance = covariance[:, i, i] + covariance[:, j, j] - 2 * covariance[:, i, j]
+    pairs = SimpleNamespace(mean=rating[:, i] - rating[:, j], variance=variance, first=i, second=j)
     if rule == "random":
         scores = np.zeros(pairs.mean.shape)
     elif rule == "fullrank":

@@ -139,8 +139,8 @@ def judge(items: str, *, asked: PairJudgingOptions) -> None:
 def compare(items: str, *, asked: Compared) -> None:
     """Compare pairs of items yourself in the terminal, the most informative pair first.
 
-    ITEMS is a text file with one item a line, a folder with one item a file, or JSONL with a text
-    and, if you like, a name and a prompt a row. Every answer is saved before the next pair is
+    ITEMS is a text file with one item a line, a folder with one item a file, or JSONL or CSV with a
+    text and, if you like, a name and a prompt a row. Every answer is saved before the next pair is
     shown; run the same command again to go on. Where the output is redirected, as in
     `rank compare ITEMS > comparisons.json`, the answers are printed at the end, too.
     """

@@ -288,20 +288,27 @@ class Labelled:
 
         Those are the columns of the judges, the labels and the features.
         """
-        if not self.judge or run.reading.columns or len(run.paths) != 1:
+        named = [pair for pairs in run.reading.columns for pair in pairs]
+        is_scored = any(part == "score" for part, _ in named)
+        if not self.judge or is_scored or len(run.paths) != 1:
             return run
         path = Path(run.paths[0])
-        if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
+        is_json = path.suffix.lower() == ".jsonl"
+        if not (is_json or path.suffix.lower() in (".csv", ".tsv")) or not path.is_file():
             return run
         from evalstats_plugin.data.tables import heading_of
 
         with path.open("rb") as opened:
-            heading = heading_of(opened.readline(10_000).decode("utf-8-sig", "replace"))[0]
+            first = opened.readline(100_000).decode("utf-8-sig", "replace")
+        try:
+            heading: Sequence[str] = list(json.loads(first)) if is_json else heading_of(first)[0]
+        except (ValueError, TypeError):
+            return run
         if not set(self.judge) <= set(heading):
             return run
         wanted = [*self.judge, *([] if self.human is None else [self.human]), *features]
-        columns = tuple(("score", name) for name in wanted if name in heading)
-        return replace(run, reading=replace(run.reading, columns=(columns,)))
+        named += [("score", name) for name in wanted if name in heading]
+        return replace(run, reading=replace(run.reading, columns=(tuple(named),)))
 
     def of_labelled(self, responses: ResponseSet) -> ResponseSet:
         """Return the responses with the labels alone: items that nobody labelled lack no score."""
@@ -614,6 +621,13 @@ class Run:
         """The plugins that are not blocked."""
         return loaded_plugins()
 
+    def columns(self) -> dict[str, list[str]]:
+        """Return the columns of tables that were named, by part."""
+        by_part: dict[str, list[str]] = {}
+        for part, name in (pair for pairs in self.reading.columns for pair in pairs):
+            by_part.setdefault(part, []).append(name)
+        return by_part
+
     def read(
         self,
         *,
@@ -643,9 +657,6 @@ class Run:
         from evalstats_plugin.logs.reading import read
 
         asked = self.reading
-        columns: dict[str, list[str]] = {}
-        for part, name in (pair for pairs in asked.columns for pair in pairs):
-            columns.setdefault(part, []).append(name)
         with _progress(
             "reading", "MofNCompleteColumn", "TimeRemainingColumn", quiet=self.output.quiet
         ) as update:
@@ -657,7 +668,7 @@ class Run:
                 *([asked.standard_input()] if self.paths == ("-",) else self.paths),
                 **picked(asked, "task", "metric", "cluster", "runs", "include_incomplete"),
                 **picked(asked, "skip_broken", "model_name", "missing_code", "mapping"),
-                columns=columns,
+                columns=self.columns(),
                 wide=asked.wide or "",
                 repeats=repeats,
                 by=by,
@@ -667,8 +678,14 @@ class Run:
             )
         if not asked.models:
             return responses
-        kept = set(named(asked.models, [r.model for r in responses]))
-        return replace(responses, responses=tuple(r for r in responses if r.model in kept))
+        from evalstats_plugin.scores.findings import notes_on_differences
+
+        names = set(named(asked.models, [r.model for r in responses]))
+        kept = tuple(r for r in responses if r.model in names)
+        # What other models were asked differently is no concern of these.
+        of_all = notes_on_differences(responses)
+        notes = [note for note in responses.notes if note not in of_all]
+        return replace(responses, responses=kept, notes=(*notes, *notes_on_differences(kept)))
 
     def read_by(self, by: str, **others: object) -> ResponseSet:
         """Read what the paths name, with the field of the items that makes slices.

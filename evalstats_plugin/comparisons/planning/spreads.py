@@ -254,6 +254,11 @@ def spreads(responses: Sequence[Responses], *, paired: bool) -> tuple[list[Sprea
         else:
             left_out.append(f"{task} {metric}")
     wanted = "two models that share two items or more" if paired else "a mean of two item scores"
+    if responses and not any(len(r.item_ids) for r in responses):
+        raise DesignError(
+            "a pilot needs scores of items, and these are values without items: leave them out, "
+            "and say what you assume (--discordance or --variances; in Python: PowerAssumptions)"
+        )
     if not task_spreads:
         models = dict.fromkeys(r.model for r in responses)
         msg = (

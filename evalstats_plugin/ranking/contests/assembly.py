@@ -9,8 +9,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,36 +28,67 @@ from evalstats_plugin.errors import (
     missing_column,
     no_such,
 )
+from evalstats_plugin.ranking.contests import several
 from evalstats_plugin.ranking.contests.contests import FEATURE, Contests
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
-RESULTS = ("winner", "outcome", "preference")
+RESULTS = ("winner", "outcome", "preference", "first_score")
 """Parts of a comparison that say who won; one of them is used."""
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "winner": ("winner", "preferred", "verdict", "vote", "choice"),
-    "loser": ("loser",),
-    # Chatbot Arena's competition has a column of 0 and 1 for each outcome.
-    "outcome": ("outcome", "result", "winner_model_a"),
-    "preference": ("preference",),
-    "tie": ("tie", "is_tie", "draw", "winner_tie"),
-    "judge": ("judge", "judge_model", "judge_name", "annotator", "rater", "worker", "user"),
+    "winner": (
+        "winner",
+        "winner_name",
+        "winner_id",
+        "winning_model",
+        "chosen_model",
+        "preferred",
+        "preferred_model",
+        "verdict",
+        "vote",
+        "choice",
+        "overall_winner",
+        "better_id",
+        "better",
+        "selected",
+        "label",
+    ),
+    "loser": ("loser", "loser_name", "loser_id", "losing_model", "rejected_model"),
+    # Chatbot Arena's competition has a column of 0 and 1 for each outcome; ftr is football's.
+    "outcome": ("outcome", "result", "winner_model_a", "ftr"),
+    "preference": ("preference", "pref"),
+    # Those of SCORED.
+    "first_score": (),
+    "second_score": (),
+    "tie": ("tie", "is_tie", "draw", "winner_tie", "winner_model_tie"),
+    "judge": (
+        "judge",
+        "judge_model",
+        "judge_name",
+        "annotator",
+        "annotator_id",
+        "rater",
+        "worker",
+        "user",
+    ),
     "item": (
         "item",
         "item_id",
         "prompt_id",
         "question_id",
         "uid",
+        "session_id",
         "prompt",
         "question",
         "instruction",
     ),
-    "epoch": ("epoch", "repeat"),
+    "epoch": ("epoch", "repeat", "turn"),
     "position": ("position", "order", "shown_first", "first"),
     "weight": ("weight",),
     "time": ("time", "timestamp", "tstamp"),
 }
-"""Column names by which each part of a comparison is recognised, in order of preference."""
+"""Column names by which each part of a comparison is recognised, in order of preference; case and
+what separates words do not count."""
 
 PARTS = ("first", "second", *COLUMNS, "category", "features")
 """Parts that can be named with ``columns=``."""
@@ -80,7 +113,34 @@ PAIRS = (
     # AlpacaEval shows the two in random order and swaps the answer back.
     Pair("generator_1", "generator_2", ordered=False),
     Pair("model_x", "model_y", ordered=False),
+    *(
+        Pair(name.format(first), name.format(second), ordered)
+        for name in (
+            "model_{}", "{}_model", "model_{}_name", "answer_{}_model", "response_{}_model",
+            "player_{}", "{}_player", "player_{}_name", "system_{}", "sys_{}", "method_{}",
+            "agent_{}", "team_{}", "{}_team", "candidate_{}", "{}",
+            "name_{}", "{}_name", "id_{}", "{}_id",
+        )
+        for first, second, ordered in (
+            ("left", "right", True), ("white", "black", True), ("home", "away", True),
+            ("a", "b", False), ("1", "2", False), ("first", "second", False),
+        )
+        # Columns that are only called a and b, or 1 and 2, hold the answers themselves.
+        if name != "{}" or ordered
+    ),
+    Pair("player", "opponent", ordered=False),
+    Pair("model", "opponent", ordered=False),
+    Pair("team", "opponent", ordered=False),
+    Pair("candidate", "baseline", ordered=False),
+    Pair("model", "baseline", ordered=False),
+)  # fmt: skip
+
+SCORED = tuple(
+    (name.format(a), name.format(b))
+    for name in ("score_{}", "{}_score", "score_model_{}", "{}_goals", "{}_points")
+    for a, b in (("a", "b"), ("1", "2"), ("home", "away"), ("left", "right"))
 )
+"""Columns with a score of each player of a comparison; the higher one wins."""
 
 SIDES = (("_a", "_b"), ("_1", "_2"), ("_first", "_second"), ("_left", "_right"))
 """Suffixes of two columns that hold a feature of each side."""
@@ -91,29 +151,34 @@ UNKNOWN_CATEGORY = "none"
 
 _BY_WORD = {
     1.0: "first, left, a, model_a, player_a, 1, model_1, player_1, generator_1, output_1, "
-    "assistant_a, answer_a, response_a, win, won, w, a>b, a>>b",
+    "assistant_a, answer_a, response_a, win, won, w, a>b, a>>b, a+, a++, white, home, 1-0",
     0.0: "second, right, b, model_b, player_b, 2, model_2, player_2, generator_2, output_2, "
-    "assistant_b, answer_b, response_b, loss, lose, lost, l, b>a, b>>a",
+    "assistant_b, answer_b, response_b, loss, lose, lost, l, b>a, b>>a, b+, b++, black, away, 0-1",
     0.5: "tie, draw, tie (bothbad), tie(bothbad), tie (both bad), bothbad, both_bad, both bad, "
-    "both, neither, equal, same, c, a=b, =",
+    "both, neither, equal, same, c, a=b, =, tie (both good), both_good, both good, no preference, "
+    "no_preference, 1/2-1/2, ½-½, 1/2, ½",
 }
 
 WORDS: Mapping[str, float] = {
     form: outcome
     for outcome, words in _BY_WORD.items()
     for word in words.split(", ")
+    for spelling in (word, word.replace("_", " "), word.replace("_", ""))
     # MT-Bench's judges put brackets around their verdict.
-    for form in (word, f"[[{word}]]", f"[{word}]")
+    for form in (spelling, f"[[{spelling}]]", f"[{spelling}]")
 }
 """Outcome of the first, by its spelling in lower case."""
 
-UNDECIDED = frozenset({"", "nan", "none", "null", "na", "n/a", "skip", "skipped"})
+AT_HOME = {"h": 1.0, "a": 0.0, "d": 0.5}
+"""The same where the first plays at home and the second away."""
+
+UNDECIDED = frozenset({"", "nan", "none", "null", "na", "n/a", "skip", "skipped", "error", "*"})
 """Spellings of a missing answer."""
 
 SPELLINGS = (
     "the name of one of the two, or first, left, A, model_a, 1, win for the first; second, right, "
     "B, model_b, 2, loss for the second; tie, tie (bothbad), both_bad, draw, C for a tie "
-    "(numbers from 0 to 1 are an outcome: outcome=COLUMN)"
+    "(numbers from 0 to 1 are an outcome of the first: --columns outcome=COLUMN)"
 )
 
 READ_AS_NAMES = (
@@ -149,6 +214,7 @@ def contests_from_table(
         A row cannot be read or compares a player with itself, or nothing is left.
     """
     asked = columns or {}
+    table = _one_a_row(table, asked)
     layout = layout_of(table.names, asked, table.where)
     features = _feature_columns(layout.features, table)
     used = [*layout.columns.values(), *(name for each in features.values() for name in each)]
@@ -228,7 +294,7 @@ def _verdict(table: Table, verdicts: Sequence[str]) -> tuple[str, str]:
     if len(verdicts) != 1:
         candidates = f"{len(verdicts)} fields ({few(verdicts)})" if verdicts else "no field"
         raise SelectionError(
-            f"{table.where}: {candidates} may say who won: name the one that does, as in "
+            f"{table.where}: {candidates} may say who won: name the one that does, as in --columns "
             f"winner={verdicts[0] if verdicts else 'FIELD'}; there are: {few(table.names, 20)}"
         )
     [field] = verdicts
@@ -236,7 +302,8 @@ def _verdict(table: Table, verdicts: Sequence[str]) -> tuple[str, str]:
     if column.values and set(column.values) <= _GRADES:
         raise SelectionError(
             f"{table.where}: {field} holds grades ({few(column.values)}), not who won of two: "
-            f"name the field that does, as in winner=FIELD; there are: {few(table.names, 20)}"
+            "rank models by grades with `evalstats-plugin rank models`, or name the field that "
+            f"does, as in --columns winner=FIELD; there are: {few(table.names, 20)}"
         )
     last = field.rpartition(".")[2]
     if named := next((part for part in RESULTS if last in COLUMNS[part]), None):
@@ -245,12 +312,31 @@ def _verdict(table: Table, verdicts: Sequence[str]) -> tuple[str, str]:
     return ("winner" if set(column.values) == {"1", "2"} else "outcome"), field
 
 
+def _one_a_row(table: Table, asked: Mapping[str, str]) -> Table:
+    """Return the table with one comparison a row, of counts and rankings too."""
+    if asked.keys() & {*RESULTS, "loser"} or any(_find(table.names, COLUMNS[r], set())
+                                                 for r in RESULTS):  # fmt: skip
+        return table
+    words = {_words(name): name for name in table.names}
+    pair = _pair_of(table.names, asked)
+    if pair is not None and (counts := several.counts_of(words)):
+        return several.by_counts(table, counts, (pair.first, pair.second))
+    if pair is None and (places := several.places_in(words)):
+        item = asked.get("item") or _find(table.names, COLUMNS["item"], set())
+        return several.by_places(table, places, item)
+    return table
+
+
 def _feature_columns(names: Sequence[str], table: Table) -> dict[str, tuple[str, ...]]:
     """Columns of each feature: one column of differences, or one for each side."""
     columns: dict[str, tuple[str, ...]] = {}
     for name in names:
-        sides = [(name + a, name + b) for a, b in SIDES]
-        both = next((s for s in sides if set(s) <= set(table.names)), ())
+        # The side is the last part of a name, or an earlier one: sum_assistant_a_tokens.
+        parts = name.split("_")
+        heads = ["_".join(parts[:at]) for at in range(len(parts), 0, -1)]
+        sides = [[name.replace(head, head + end, 1) for end in ends] for head in heads
+                 for ends in SIDES]  # fmt: skip
+        both = next((tuple(s) for s in sides if set(s) <= set(table.names)), ())
         if name not in table.names and not both:
             raise SelectionError(missing_column(name, table.names, table.where))
         columns[name.removeprefix(FEATURE)] = (name,) if name in table.names else both
@@ -419,26 +505,47 @@ def layout_of(names: Sequence[str], asked: Mapping[str, str], where: str) -> Lay
     if pair is not None:
         columns |= {"first": pair.first, "second": pair.second}
     for part, usual_names in COLUMNS.items():
-        column = None if part in columns else _find(names, usual_names, set(columns.values()))
+        # A category may be another part, too, such as the judge.
+        used = {column for given, column in columns.items() if given != "category"}
+        column = None if part in columns else _find(names, usual_names, used)
         if column is not None:
             columns[part] = column
+    if pair is not None and "first_score" not in columns:
+        columns = {**_scores_of(names), **columns}
     # One part says who won; with two players in columns of their own, the loser is not needed.
     chosen = next((r for r in RESULTS if r in asked), None)
     chosen = chosen or next((r for r in RESULTS if r in columns), None)
     columns = {p: c for p, c in columns.items() if p not in RESULTS or p == chosen}
+    if chosen != "first_score":
+        columns.pop("second_score", None)
     if "first" in columns:
         columns.pop("loser", None)
     _check_enough(columns, names, where)
     given = tuple(n.strip() for n in asked.get("features", "").split(",") if n.strip())
     notes: tuple[str, ...] = ()
-    if pair is not None and pair.first.rpartition(".")[2] == "model_a" and not asked.get("first"):
-        notes = ("model_a is taken for the one that was shown first, as arenas show it",)
+    if pair is not None and not asked.get("first"):
+        if _words(pair.first) == "model a":
+            notes = (f"{pair.first} is taken for the one that was shown first, as arenas show it",)
+        elif pair.ordered and {"white", "home"} & set(_words(pair.first).split()):
+            notes = (
+                f"{pair.first} is taken for the one that was shown first: it has the move or "
+                "the ground",
+            )
     return Layout(
         columns,
         ordered=pair is not None and pair.ordered,
         features=given or tuple(n for n in names if n.startswith(FEATURE)),
         notes=notes if "position" not in columns else (),
     )
+
+
+def _scores_of(names: Sequence[str]) -> dict[str, str]:
+    """Return the columns of a score of each player; empty where there are none."""
+    for name_of_first, name_of_second in SCORED:
+        first, second = _one(names, name_of_first), _one(names, name_of_second)
+        if first is not None and second is not None:
+            return {"first_score": first, "second_score": second}
+    return {}
 
 
 def _pair_of(names: Sequence[str], asked: Mapping[str, str]) -> Pair | None:
@@ -453,8 +560,8 @@ def _pair_of(names: Sequence[str], asked: Mapping[str, str]) -> Pair | None:
             ordered=usual.ordered,
         )
         # A column named by the caller must belong to this pair.
-        fits = (not first or _last(first) == usual.first) and (
-            not second or _last(second) == usual.second
+        fits = (not first or _words(first) == _words(usual.first)) and (
+            not second or _words(second) == _words(usual.second)
         )
         if fits and pair.first and pair.second:
             return pair
@@ -463,8 +570,8 @@ def _pair_of(names: Sequence[str], asked: Mapping[str, str]) -> Pair | None:
 
 def _one(names: Sequence[str], name: str) -> str | None:
     """Column of a name: itself, else the only nested column that ends in it."""
-    whole = [n for n in names if n.casefold() == name]
-    inside = [n for n in names if _last(n) == name]
+    whole = [n for n in names if "." not in n and _words(n) == _words(name)]
+    inside = [n for n in names if _words(n) == _words(name)]
     matches = whole or inside
     return matches[0] if len(matches) == 1 else None
 
@@ -474,20 +581,33 @@ def _find(names: Sequence[str], usual: Sequence[str], used: set[str]) -> str | N
     return next((n for n in columns if n is not None and n not in used), None)
 
 
-def _last(name: str) -> str:
-    return name.rpartition(".")[2].casefold()
+@lru_cache(maxsize=10_000)
+def _words(name: str) -> str:
+    """Words of the last part of a name: those of modelA, Model A and pair.model_a are the same."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[^\W\d_])(?=\d)", " ", name.rpartition(".")[2])
+    return " ".join(re.split(r"[\W_]+", apart.casefold())).strip()
 
 
 def _check_enough(columns: Mapping[str, str], names: Sequence[str], where: str) -> None:
+    if "first_score" in columns and "second_score" not in columns:
+        raise SelectionError(f"{where}: first_score alone says nothing: name second_score too")
     by_place = {"first", "second"} <= columns.keys() and (columns.keys() & set(RESULTS))
     if by_place or {"winner", "loser"} <= columns.keys():
         return
-    have = ", ".join(f"{part}={column}" for part, column in columns.items()) or "none of them"
+    players = "two players (winner and loser, or model_a and model_b, left and right)"
+    result = "who won (winner, outcome, preference, or a score of each)"
+    names_of = {"first": "first=COLUMN,second=COLUMN", "winner": "winner=COLUMN"}
+    if {"first", "second"} <= columns.keys():
+        of = f"{columns['first']} and {columns['second']}"
+        problem, wanted = f"no column says {result} of {of}", names_of["winner"]
+    elif columns.keys() & set(RESULTS):
+        problem, wanted = f"no columns name {players}", names_of["first"]
+    else:
+        problem = f"no columns name {players} and say {result}"
+        wanted = ",".join(names_of.values())
     raise SelectionError(
-        f"{where}: the columns {few(names, 20)} do not give two players (winner and loser, or "
-        "model_a and model_b, left and right, first and second) and who won (winner, outcome or "
-        f"preference); known are {have}: name the others, as in first=COLUMN, second=COLUMN, "
-        "winner=COLUMN"
+        f"{where}: {problem}; there are: {few(names, 20) or 'none'}. Name them: --columns "
+        f"{wanted} (in Python: columns=)"
     )
 
 
@@ -525,24 +645,43 @@ class Answers:
     def _won(self) -> FloatArray:
         part = next(p for p in RESULTS if p in self.columns)
         column, name = self.columns[part], self.layout.columns[part]
-        if part == "preference":
+        if part == "first_score":
+            return self._by_score()
+        # If any value is a number, all others should be numbers, too; 1-0 is none.
+        numeric = any(re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", value) for value in column.values)
+        if part == "preference" and numeric:
             # AlpacaEval: 1 for the first, 2 for the second, 1.5 (formerly 0) for neither.
             values = column.numbers(name, self.where, "a number from 1 to 2")
             values = np.where(values == 0, 1.5, values)
             wrong = (values < 1) | (values > 2)
-            column.refuse(wrong, name, self.where, "a number from 1 to 2")
+            expected = "a number from 1 (for the first) to 2, or a word such as A, B and tie"
+            column.refuse(wrong, name, self.where, expected)
             return 2 - values
-        # If any value is a number, all others should be numbers, too.
-        numeric = any(value[:1].isdigit() or value[:1] in {"-", "."} for value in column.values)
+        if part == "outcome" and {v.casefold() for v in column.values} <= {"true", "false"}:
+            return column.translated({**_TRUE, **_FALSE})
         if part == "outcome" and numeric:
             values = column.numbers(name, self.where, "a number from 0 to 1")
+            if set(column.values) <= {"-1", "0", "1"} and "-1" in column.values:
+                self.notes.append(f"{name} is -1, 0 or 1: a loss, a tie and a win of the first")
+                values = (values + 1) / 2
             wrong = (values < 0) | (values > 1)
             column.refuse(wrong, name, self.where, "a number from 0 to 1")
             return values
-        won = self._side(column, {})
+        at_home = "home" in _words(self.layout.columns["first"]).split()
+        won = self._side(column, AT_HOME if at_home else {})
         undecided = np.asarray([*(v.casefold() in UNDECIDED for v in column.values), True])
         column.refuse(np.isnan(won) & ~undecided[column.codes], name, self.where, SPELLINGS)
         return won
+
+    def _by_score(self) -> FloatArray:
+        """Outcome of i by the scores of both, NaN where one lacks."""
+        names = [self.layout.columns[part] for part in ("first_score", "second_score")]
+        one, other = (
+            self.columns[part].numbers(name, self.where, "a number")
+            for part, name in zip(("first_score", "second_score"), names, strict=True)
+        )
+        self.notes.append(f"the higher of {names[0]} and {names[1]} won; equal ones are a tie")
+        return np.where(np.isnan(one + other), math.nan, (np.sign(one - other) + 1) / 2)
 
     def shown_second(self, *, must: bool) -> tuple[NDArray[np.bool_], bool]:
         """Whether i was shown second, shape (C,), and whether the order is known at all.

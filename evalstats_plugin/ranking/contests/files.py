@@ -79,8 +79,10 @@ def read_contests(
     usual names are recognised: winner and loser; or two players (first and second, left and right,
     model_a and model_b, generator_1 and generator_2) with a winner, an outcome from 0 to 1 for the
     first, or AlpacaEval's preference from 1 for the first to 2 for the second; and judge, item,
-    position, weight and time. So exports of Chatbot Arena and LMArena, AlpacaEval's annotations and
-    Arena-Hard's judgments are read as they come.
+    position, weight and time. So exports of Chatbot Arena and LMArena, AlpacaEval's annotations,
+    Arena-Hard's judgments and MT-Bench's of pairs are read as they come, and results of games
+    (White and Black, 1-0; a score of each), counts (wins, losses, ties), and rankings (rank_1,
+    rank_2 and so on; or a column ``ranking`` of a > b > c), as comparisons of every two.
 
     Parameters
     ----------
@@ -89,11 +91,12 @@ def read_contests(
     columns
         Column by part of a comparison, for columns whose names are not recognised, such as
         ``{"first": "left", "winner": "w"}``; a dotted path leads into the objects of JSON. Parts:
-        first, second, winner, loser, outcome, preference, tie, judge, item (which makes clusters),
-        epoch, position (who was shown first), weight, time, category, and features: columns
-        separated by commas, each a difference or the common prefix of the two sides' columns
-        (``length`` for length_a and length_b). First and second, if named here, are assumed to have
-        been shown in that order, unless there is a ``position``.
+        first, second, winner, loser, outcome, preference, first_score and second_score (the higher
+        wins), tie, judge, item (which makes clusters), epoch, position (who was shown first),
+        weight, time, category, and features: columns separated by commas, each a difference or the
+        common name of the two sides' columns (``length`` for length_a and length_b). First and
+        second, if named here, are assumed to have been shown in that order, unless there is a
+        ``position``.
     players
         Names in the wanted order, which may include players without a comparison. Default: those
         of the file, sorted; for Fullrank's format, as in the file.
@@ -279,10 +282,15 @@ def _table(content: bytes, where: str) -> Table | Mapping[str, Any]:
         records, notes = read_lines(content, where)
         if not records:
             raise LogError(f"{where} holds no whole comparison: its only line is half written")
-        games, about = _games(records)
-        return record_table(games, where, (*notes, *about))
-    value = parse_json(content, Path(where))
-    return value if is_fullrank(value) else record_table(records_of(value, where), where)
+    else:
+        value = parse_json(content, Path(where))
+        if is_fullrank(value):
+            return value
+        records, notes = records_of(value, where), ()
+    games, about = _games(records)
+    if not about:
+        games, about = _pairs_of_games(records)
+    return record_table(games, where, (*notes, *about))
 
 
 def _games(records: Sequence[Record]) -> tuple[Sequence[Record], tuple[str, ...]]:
@@ -301,13 +309,32 @@ def _games(records: Sequence[Record]) -> tuple[Sequence[Record], tuple[str, ...]
             pair = (baseline, record["model"])
             first, second = pair if number % 2 == 0 else pair[::-1]
             whole: Record = cast("Record", game) if isinstance(game, dict) else {}
-            made.append(about | {"model_a": first, "model_b": second, "winner": whole.get("score")})
+            made.append(about | {"first": first, "second": second, "winner": whole.get("score")})
     notes = ["judgments of Arena-Hard: each game is a comparison, a large win counts as a win"]
     if not all(entry.get("baseline") for entry in records):
         notes.append(
             f"the baseline is called {ARENA_HARD_BASELINE!r}, as the file does not name it"
         )
     return made, tuple(notes)
+
+
+def _pairs_of_games(records: Sequence[Record]) -> tuple[Sequence[Record], tuple[str, ...]]:
+    """Make two comparisons of each of MT-Bench's judgments; others stay as they are.
+
+    In the first game model_1 is shown first, in the second model_2; winners are named model_1,
+    model_2, tie or error in both.
+    """
+    if not all({"model_1", "model_2", "g1_winner", "g2_winner"} <= r.keys() for r in records):
+        return records, ()
+    made: list[Record] = []
+    for record in records:
+        about = {k: v for k, v in record.items() if k not in ("model_1", "model_2")}
+        for game, first, second in (("g1", "model_1", "model_2"), ("g2", "model_2", "model_1")):
+            won = record[f"{game}_winner"]
+            side = {first: "first", second: "second"}.get(won, won)
+            pair = {"first": record[first], "second": record[second], "winner": side}
+            made.append(about | pair)
+    return made, ("judgments of MT-Bench: each of the two games is a comparison",)
 
 
 def _is_jsonl(content: bytes, where: str) -> bool:

@@ -162,7 +162,9 @@ def parse(text: str, source: str) -> Answers:
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return _saved_from(text, source, str(error))
+        if text.lstrip("\ufeff \n\t").startswith("{"):
+            return _saved_from(text, source, str(error))
+        whole = None
     if not isinstance(whole, dict) or "items" not in whole:
         raise LogError(f'{source}: no "items": give comparisons as `rank compare` writes them')
     return answers_from(cast("dict[str, Any]", whole), source)

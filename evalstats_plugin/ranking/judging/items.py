@@ -1,7 +1,9 @@
-"""Items to be compared: read from the lines of a file, the files of a folder, or JSON rows."""
+"""Items to be compared: read from the lines of a file, the files of a folder, JSON or CSV rows."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -79,13 +81,13 @@ class Items:
 
 
 def read_items(path: str | Path, prompt: str | None = None) -> Items:
-    """Read the items of a text file, a folder, a JSON or a JSONL file.
+    """Read the items of a text file, a folder, a JSON, JSONL or CSV file.
 
     Parameters
     ----------
     path
         A text file with one item a line, which is its own name; a folder with one item a file,
-        named after the file; JSONL (or JSON) rows with ``text`` and optionally ``name`` and
+        named after the file; rows of JSONL, JSON or CSV with ``text`` and optionally ``name`` and
         ``prompt``; ``-`` for lines from standard input.
     prompt
         What all items answer; replaces the prompts of the rows.
@@ -140,6 +142,15 @@ def _file(path: Path) -> list[Item]:
             raise LogError(f'{path}: no list of items: give a list, or an object with "items"')
         rows = enumerate(cast("list[Any]", whole), 1)
         return [_row(row, f"item {n}", str(path)) for n, row in rows]
+    if path.suffix in (".csv", ".tsv"):
+        text = io.StringIO(decoded(content, str(path)), newline="")
+        reader = csv.DictReader(text, delimiter="\t" if path.suffix == ".tsv" else ",")
+        # Without a column of texts they are lines that happen to be called so.
+        try:
+            if set(TEXTS) & set(reader.fieldnames or ()):
+                return [_row(row, f"row {n}", str(path)) for n, row in enumerate(reader, 1)]
+        except csv.Error as error:
+            raise LogError(f"{path} cannot be read as CSV: {error}; write JSONL") from error
     return _lines(content, str(path))
 
 

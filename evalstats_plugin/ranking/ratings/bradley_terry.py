@@ -261,7 +261,7 @@ def check_connected(contests: Contests) -> None:
     """Raise `DesignError` if no chain of contests connects all players."""
     if groups := contests.disconnected():
         raise DesignError(
-            f"ratings need a chain of comparisons between all players; found {groups}. Leave some "
+            f"ratings need a chain of comparisons between all players; {groups}. Leave some "
             "out, compare across, or give a prior with --prior-sd (in Python: prior_sd)"
         )
 

@@ -27,6 +27,7 @@ from evalstats_plugin.report import text
 from evalstats_plugin.report.answers import table_answer
 from evalstats_plugin.report.html.parts import HeldItems, n_without_score
 from evalstats_plugin.report.settings import Setting
+from evalstats_plugin.report.tables import elided
 from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores import items as item_flags
 from evalstats_plugin.scores.items import ItemAnswers
@@ -34,6 +35,9 @@ from evalstats_plugin.scores.rows import CorrectedScore
 
 MOST_BYTES = 1_500_000
 """Bytes of pairs on a page; beyond, those of the first models and those with the leader."""
+
+LONGEST_MODEL, LONGEST_TITLE = 32, 14
+"""Letters of names for which the leaderboard has room; longer ones lose their middles."""
 
 MOST_CELLS = 20_000
 """Cells of the leaderboard in HTML."""
@@ -166,6 +170,7 @@ class Board:
         self.lead = overall[0] if overall else self.columns[0]
         self.has_overall = bool(overall) or len(self.columns) == 1
         self.others = [c for c in self.columns if c is not self.lead]
+        self.titles = elided([visible(c.name) for c in self.others], LONGEST_TITLE)
         self.tasks = [c for c in self.columns if c.kind == "task"]
 
     def data(self) -> dict[str, Any]:
@@ -197,6 +202,7 @@ class Board:
         shown = min(n, max(MOST_CELLS // (len(self.others) + 5), 50))
         full = max((c.n_items for c in lead.cells if c), default=0)
         lines: list[dict[str, Any]] = []
+        names = elided([visible(model) for model in self.models[:shown]], LONGEST_MODEL)
         for k, model in enumerate(self.models[:shown]):
             cell = lead.cells[k]
             low, high, middle = (cell.low, cell.high, cell.estimate) if cell else (None, None, None)
@@ -206,6 +212,7 @@ class Board:
             lines.append(
                 {
                     "name": model,
+                    "short": names[k],
                     "rank": text.places(cell.best_rank, cell.worst_rank) if cell else "–",
                     "letters": cell.letters if cell else "",
                     "score": lead.number(middle),
@@ -327,9 +334,10 @@ def headline(board: Board) -> list[str]:
     lead, top = board.lead, board.lead.cells[0]
     n = sum(cell is not None and cell.estimate is not None for cell in lead.cells)
     if not board.has_overall or top is None or top.estimate is None:
+        scales, lacking = "their scores are on different scales", "no model has all of them"
         return [
-            f"{counted(len(board.models), 'model')} on {counted(len(board.tasks), 'task')}: their "
-            "scores are on different scales, so no overall score is made."
+            f"{counted(len(board.models), 'model')} on {counted(len(board.tasks), 'task')}: "
+            f"{lacking if board.table.in_overall else scales}, so no overall score is made."
         ]
     of = " of 100" if lead.is_share else ""
     score = f"{lead.number(top.estimate)}{of} ({lead.limits(top.low or 0.0, top.high or 0.0)})"
@@ -504,7 +512,9 @@ def _missing(board: Board) -> list[Sentence]:
     fewer = [m for m, n in counts.items() if n < full]
     absent = [m for m in board.models if m not in counts]
     sentences: list[Sentence] = []
-    if fewer and board.table.is_ranked:
+    # The number of items of a published value is a guess.
+    apart = any(pairs.independent for pairs in board.table.pairs)
+    if fewer and board.table.is_ranked and not apart:
         leads = ", the first of the table among them," if board.models[0] in fewer else ""
         lack = sorted({full - counts[m] for m in fewer})
         some = f"{lack[0]:,}" if len(lack) == 1 else f"{lack[0]:,} to {lack[-1]:,}"

@@ -459,7 +459,7 @@ function showPair({ a, b, task }) {
     ], { class: kind });
   });
   const scale = shown ? `◂ B better   ${MINUS}${end / 100} … +${end / 100}   A better ▸` : "A less B";
-  $("pair").replaceChildren(table("Differences of the two models by task", [["Task"], ["Shared items", "number"], ["A", "number"], ["B", "number"], [scale, "plotcell"], [`A ${MINUS} B`, "number"], ["Limits, picked from this page", "number"], ["Limits, chosen beforehand", "number"], ["Verdict"], ["A ahead", "number"], ["B ahead", "number"]], rows));
+  $("pair").replaceChildren(table("Differences of the two models by task", [["Task"], ["Items", "number"], ["A", "number"], ["B", "number"], [scale, "plotcell"], [`A ${MINUS} B`, "number"], ["Limits, picked from this page", "number"], ["Limits, chosen beforehand", "number"], ["Verdict"], ["A ahead", "number"], ["B ahead", "number"]], rows));
   showFlips(found.filter((f) => task === null || D.items[f.block].task === task), { a, b, task });
 }
 

@@ -229,7 +229,7 @@ def comparison_latex(shown: Evaluation) -> str:
     hidden = len(shown.differences) - len(differences)
     more = f" {hidden} more are not shown." if hidden else ""
     caption = (
-        f"{what}{best}{of}, on the items that both answered; {ahead}. "
+        f"{what}{best}{of}, {shown.table.compared_on}; {ahead}. "
         f"The {level} limits hold for {pairs} of models and all columns of the table at once; "
         f"better, worse: they exclude 0.{more}"
     )

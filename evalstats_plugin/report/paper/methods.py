@@ -198,12 +198,21 @@ def _comparison_paragraph(shown: Evaluation, markup: _Markup) -> str:
     if table.pairs:
         pairs = n * (n - 1) // 2
         all_pairs = "The two models were" if n == 2 else f"All {pairs:,} pairs of models were"
+        how = table.compared_on.replace(
+            "answered",
+            f"answered, by a Bayesian bootstrap of the mean difference"
+            f"{markup.cite('rubin1981bootstrap')} with half an item more on either side",
+        )
+        at_once = [
+            "Bonferroni's correction"
+            if independent
+            else f"one critical value for all pairs{markup.cite('mogstad2024ranks')}"
+            for independent in sorted({pairs.independent for pairs in table.pairs})
+        ]
         said.append(
-            f"{all_pairs} compared on the items that both answered, by a Bayesian bootstrap of the "
-            f"mean difference{markup.cite('rubin1981bootstrap')} with half an item more on either "
-            f"side. Limits, verdicts and ranks hold for all pairs and columns at once "
-            f"({text(percent(table.confidence_level))}), by one critical value for all pairs"
-            f"{markup.cite('mogstad2024ranks')}; a model may be the best of a column unless it is "
+            f"{all_pairs} compared {how}. Limits, verdicts and ranks hold for all pairs and "
+            f"columns at once ({text(percent(table.confidence_level))}), by "
+            f"{', there by '.join(at_once)}; a model may be the best of a column unless it is "
             f"worse than another{markup.cite('hsu1981best')}."
         )
     elif not table.is_ranked:
@@ -274,7 +283,10 @@ def _of_miller(shown: Evaluation) -> Iterator[Answer]:
     if not rows:
         yield Answer(source, asks, "no", "there is one model, or no item in common")
         return
-    yield Answer(source, asks, "yes", "compare.tex")
+    independent = {pairs.independent for pairs in shown.table.pairs}
+    paired = "no" if independent == {True} else "partly" if True in independent else "yes"
+    said = "compare.tex" if paired == "yes" else f"compared {shown.table.compared_on}: compare.tex"
+    yield Answer(source, asks, paired, said)
     widths = [(row.high or 0.0) - (row.low or 0.0) for row in rows]
     half = shown.layout.format(shown.first_key)(median(widths) / 2)
     yield Answer(

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import Responses, annotate, intervals, read
+from evalstats_plugin.adapters.every_eval_ever.layout import metric_of
 from evalstats_plugin.errors import EvalStatsError, LogError, PluginError, SelectionError
 from evalstats_plugin.logs.reading import check
 
@@ -203,19 +204,22 @@ def test_instances_of_a_result_that_has_others_by_its_id_are_shown_apart(
 
 
 def test_what_makes_another_model_of_the_name_is_read(changed: Callable[..., Path]) -> None:
-    """Labels name the temperature and the engine where these differ."""
+    """Labels name the engine where it differs, and the temperature where nothing else does."""
 
     def hot(found: dict[str, Any], _lines: list[dict[str, Any]]) -> None:
-        found["model_info"]["inference_engine"] = {"name": "vllm", "version": "0.9"}
         for result in found["evaluation_results"]:
             result["generation_config"] = {"generation_args": {"temperature": 0.7}}
 
-    labels = {r.model for r in read(_files("sums")[0], changed("sums", hot), metric="acc")}
+    def served(found: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+        found["model_info"]["inference_engine"] = {"name": "vllm", "version": "0.9"}
+        hot(found, lines)
 
-    assert labels == {
-        "acme/tiny-1b (engine=unset, temperature=unset)",
-        "acme/tiny-1b (engine=vllm 0.9, temperature=0.7)",
-    }
+    first = _files("sums")[0]
+    hot_labels = {r.model for r in read(first, changed("sums", hot), metric="acc")}
+    labels = {r.model for r in read(first, changed("sums", served), metric="acc")}
+
+    assert hot_labels == {"acme/tiny-1b (temperature=unset)", "acme/tiny-1b (temperature=0.7)"}
+    assert labels == {"acme/tiny-1b (engine=unset)", "acme/tiny-1b (engine=vllm 0.9)"}
 
 
 def test_levels_errors_repeats_and_fields_for_clusters(changed: Callable[..., Path]) -> None:
@@ -276,6 +280,19 @@ def test_results_of_one_name_and_metric_are_told_apart(changed: Callable[..., Pa
         found["evaluation_results"][1]["evaluation_result_id"] = "second"
 
     assert set(_by_metric(changed("sums", alike))) == {"acc (1)", "acc (second)"}
+
+
+@pytest.mark.parametrize(
+    ("config", "metric"),
+    [
+        ({"metric_name": "Sums", "metric_kind": "accuracy", "metric_id": "x/sums"}, "accuracy"),
+        ({"evaluation_description": "Accuracy on Sums"}, "Accuracy"),
+        ({"metric_name": "Sums"}, "Sums"),
+    ],
+)
+def test_a_metric_is_not_called_like_its_task(config: dict[str, str], metric: str) -> None:
+    """Unless it has no other name."""
+    assert metric_of({"evaluation_name": "Sums", "metric_config": config}) == metric
 
 
 def test_version_0_2_is_read(changed: Callable[..., Path]) -> None:

@@ -251,6 +251,25 @@ def test_perturbations_of_one_name_are_told_apart_by_their_settings(run: Path) -
     }  # fmt: skip
 
 
+def test_values_of_perturbations_that_were_none_are_no_rows(run: Path) -> None:
+    """HELM logs a worst value for each kind; another value is one, and so is any that is named."""
+    for name in ("per_instance_stats.json", "stats.json"):
+        records = json.loads((run / name).read_text())
+        for one in records:
+            one |= {"stats": [s for s in one.get("stats", ()) if "perturbation" not in s["name"]]}
+        kept = [one for one in records if "perturbation" not in one.get("name", ())]
+        for one in [k for k in kept if name == "stats.json"]:
+            worst = json.loads(json.dumps(one))
+            worst["name"]["perturbation"] = {"name": "fairness", "computed_on": "worst"}
+            worst["mean"] /= 1 + (one["name"]["name"] == "f1_score")
+            kept.append(worst)
+        (run / name).write_text(json.dumps(kept))
+
+    found = {r.metric for r in read(run) if "worst" in r.metric}
+    assert found == {"f1_score/fairness, worst", "f1_score/valid/fairness, worst"}
+    assert len(read(run, metric="exact_match/fairness, worst").responses) == 1
+
+
 def test_hidden_texts_are_no_questions(run: Path) -> None:
     """HELM's scripts write over what is not to be published: all questions would be alike."""
     file = run / "scenario_state.json"

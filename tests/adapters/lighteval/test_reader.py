@@ -42,8 +42,10 @@ def _results() -> dict[str, Any]:
         }
         for task, metrics in SCORES.items()
     }
+    # Of standard errors too, which are then no standard errors.
     results["all"] = {
-        metric: float(np.mean([results[task][metric] for task in TASKS])) for metric in ("em", "f1")
+        metric: float(np.mean([results[task][metric] for task in TASKS]))
+        for metric in ("em", "f1", "em_stderr", "f1_stderr")
     }
     metrics = [
         {"metric_name": name, "higher_is_better": True, "corpus_level_fn": "mean"}

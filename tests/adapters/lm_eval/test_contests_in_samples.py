@@ -85,7 +85,7 @@ def test_any_field_can_be_named(answered):
 
 
 def test_a_run_without_pairs_or_samples_is_refused():
-    with pytest.raises(SelectionError, match="do not give two players"):
+    with pytest.raises(SelectionError, match="no columns name two players"):
         read_contests(LOGS / "out_dummy")
     with pytest.raises(LogError, match=r"no samples of its run .run lm-eval with --log_samples"):
         read_contests(LOGS / "out_nosamples")

@@ -15,7 +15,7 @@ import pytest
 
 from evalstats_plugin import read
 from evalstats_plugin.adapters.lm_eval.groups import Tree, pooled_stderr, unweighted_stderr
-from evalstats_plugin.adapters.lm_eval.reader import with_answers
+from evalstats_plugin.adapters.lm_eval.reader import model_identity, with_answers
 from evalstats_plugin.adapters.lm_eval.samples import collect, read_samples
 from evalstats_plugin.adapters.lm_eval.values import brier_scores, mean_and_stderr
 from evalstats_plugin.data.responses import Responses, Selection
@@ -317,6 +317,14 @@ def test_models_of_one_name_are_told_apart_by_their_arguments() -> None:
 
     assert len({r.model for r in found}) == 2
     assert all("dtype=" in r.model for r in found)
+
+
+def test_gpt_neox_is_named_by_its_checkpoint() -> None:
+    """Its arguments are its whole configuration, of hundreds of entries."""
+    arguments = {"load": "/ckpts/small", "iteration": 500, "train_iters": 900, "rank": 0}
+    config = {"model": "neox", "model_args": arguments}
+    assert model_identity({"config": config}) == ("/ckpts/small", (("iteration", "500"),))
+    assert model_identity({"config": {"model_name": "acme/m", "model_dtype": "x"}})[0] == "acme/m"
 
 
 def test_a_model_without_a_name_is_not_called_by_its_random_folder() -> None:

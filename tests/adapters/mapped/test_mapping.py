@@ -89,6 +89,7 @@ def test_five_lines_read_the_json_of_any_tool(out: Path, tmp_path: Path, run: Ru
         ({"files": [3]}, "files is 3. Write names of files"),
         ({"logged": {"mean": "x"}}, "logged: no score is called 'mean'"),
         ({"logged": {"score": "run.mean"}}, "logged.score: no field of the file"),
+        ({"logged": {"score": ".success"}}, "logged.score is '.success'. Write a path from"),
         ({"skip": "type"}, "skip is 'type'. Write a list"),
         ({"epoch": ".when"}, "epoch: no field of results[*] is called '.when'"),
     ],
@@ -373,3 +374,88 @@ def test_folders_are_searched_as_for_any_log(tmp_path: Path, run: Run) -> None:
     assert done.stderr.startswith(f"error: {folder} holds no JSON or JSONL")
     (tmp_path / "m_1.json").rename(folder / "m_2.json")
     assert [r.source.path.name for r in es.read(folder, mapping=mapping)] == ["m_2.json"]
+
+
+def test_files_that_name_their_models_have_one_task(tmp_path: Path) -> None:
+    """Each was the only model on a task called as its file."""
+    mapping = {**MAPPING, "score": ".success", "files": ["{model}_temp_1.json"]}
+    del mapping["model"]
+    for model in "ab":
+        _written(tmp_path / f"{model}_temp_1.json", DOCUMENT)
+
+    a, b = es.read(tmp_path, mapping=mapping)
+    named = es.read(tmp_path, mapping={**mapping, "name": "sums"})
+
+    assert [("a", "task"), ("b", "task")] == [(r.model, r.task) for r in (a, b)]
+    assert a.notes == b.notes == ("mapping names no task: 'task' is used",)
+    assert ["sums"] * 2 == [r.task for r in named]
+
+
+def test_a_name_with_any_letters_may_be_of_the_entry(tmp_path: Path) -> None:
+    """Its brackets could only follow a name, and messages named a path from the top."""
+    out = _written(tmp_path / "o.json", {"rows": [{"id": 1, "pass.1": 1}, {"id": 2, "pass.1": 0}]})
+    mapping = {"items": "rows[*]", "item": ".id"}
+    [r] = es.read(out, mapping={**mapping, "score": '.["pass.1"]'})
+
+    assert [[1.0], [0.0]] == r.scores.tolist()
+    with pytest.raises(LogError, match=r'There are: \.id, \.\["pass\.1"\]'):
+        es.read(out, mapping={**mapping, "score": ".pass"})
+
+
+def test_files_of_one_entry_each_are_joined(tmp_path: Path) -> None:
+    """A file for each trial could not be read; one with null lacks its score."""
+    trials = [("x", 1, True), ("x", 2, False), ("y", 1, None), ("y", 2, True), ("z", 1, False)]
+    for model in "ab":
+        for item, k, resolved in trials:
+            folder = tmp_path / model / f"{item}.{k}"
+            folder.mkdir(parents=True)
+            _written(folder / "results.json", {"task_id": item, "group": item, "ok": resolved})
+    mapping = {"items": ".", "item": ".task_id", "score": ".ok"}
+    files = {"files": ["{model}/*/results.json"], "name": "bench"}
+    a, b = es.read(tmp_path, mapping={**mapping, **files}, cluster="group")
+    [alone] = es.read(tmp_path / "a" / "x.1" / "results.json", mapping={**mapping, **files})
+
+    assert [("a", "bench"), ("b", "bench")] == [(r.model, r.task) for r in (a, b)]
+    assert ["x", "y", "z"] == a.item_ids.tolist()
+    assert ["x", "y", "z"] == a.clusters.tolist()  # type: ignore[union-attr]
+    assert [[1, 0], [-1, 1], [0, -1]] == np.nan_to_num(a.scores, nan=-1).tolist()
+    assert tmp_path / "a" == a.source.path
+    assert [[1.0]] == alone.scores.tolist()
+    with pytest.raises(LogError, match=r"no field of \. is called '\.okay'; did you mean \.ok\?"):
+        es.read(tmp_path, mapping={**mapping, **files, "score": ".okay"})
+
+
+def test_what_is_null_is_no_wrong_path(tmp_path: Path) -> None:
+    """A run that ended early: no field was called .ok, and .ok was suggested."""
+    out = _written(tmp_path / "o.json", {"mean": None, "rows": [{"id": 1, "ok": None}]})
+    mapping = {"items": "rows[*]", "item": ".id", "score": ".ok", "logged": {"score": "mean"}}
+    [r] = es.read(out, mapping=mapping)
+
+    assert np.isnan(r.scores).all()
+    assert r.logged is None
+
+
+def test_values_without_items_need_their_model_and_task(tmp_path: Path) -> None:
+    """JSON of a leaderboard: an object of models, each with the value and size of a task."""
+    values = {m: {"sums": {"acc": x, "n": 50}} for m, x in (("a", 0.5), ("b", 0.84))}
+    out = _written(tmp_path / "o.json", values)
+    mapping = {"items": "[*][*]", "model": "[#]", "task": "[*][#]", "score": ".acc"}
+    a, b = es.read(out, mapping={**mapping, "n": ".n"})
+    [row, _] = es.intervals([a, b])
+
+    assert [("a", 0.5), ("b", 0.84)] == [(r.model, r.logged) for r in (a, b)]
+    assert (50, "beta-hpd") == (row.n_items, row.method)
+    with pytest.raises(LogError, match=r'are both of one model and one task\. Say.* item = "\.id"'):
+        es.read(out, mapping={**mapping, "model": {"value": "m"}})
+
+
+def test_fields_of_entries_make_slices(tmp_path: Path) -> None:
+    """Clusters could be named, and slices not."""
+    rows = [{"id": k, "ok": k % 2, "about": {"level": "ab"[k > 3]}} for k in range(9)]
+    out = _written(tmp_path / "o.json", {"rows": rows})
+    mapping = {"items": "rows[*]", "item": ".id", "score": ".ok"}
+    [r] = es.read(out, mapping=mapping, by="about.level")
+
+    assert [*"aaaabbbbb"] == r.tags.tolist()  # type: ignore[union-attr]
+    with pytest.raises(SelectionError, match="no item of these logs has the field"):
+        es.slices(es.read(out, mapping=mapping, by="about.x"), "about.x")

@@ -557,3 +557,27 @@ def _items(file: Path, right: int, n: int) -> Path:
     rows = [f"a,q{i},{int(i < right)}" for i in range(n)]
     file.write_text("\n".join(["model,item,score", *rows, ""]))
     return file
+
+
+def test_a_refusal_names_only_what_no_column_holds(table: Table) -> None:
+    """Of a table with a column item it said that none holds the item."""
+    with pytest.raises(SelectionError, match="that it holds the score"):
+        read(table("item,judge_a,judge_b", "1,1,0"))
+    with pytest.raises(SelectionError, match="--columns 'score=Is Corect' "):
+        read(table("item,Is Corect", "1,1"))
+    [r] = read(table("item,Is Correct?", "1,1"))
+
+    assert "Is Correct?" == r.metric
+
+
+def test_a_second_row_without_a_score_is_left_out(table: Table) -> None:
+    """Answers were given again, and only the last graded; two grades are still refused."""
+    rows = ("model,item,score", "a,1,", "a,2,", "a,1,1", "a,2,0", "b,1,", "b,2,1")
+    a, b = read(table(*rows))
+
+    assert [[1.0], [0.0]] == a.scores.tolist()
+    assert np.array_equal([[math.nan], [1.0]], b.scores, equal_nan=True)
+    assert "2 rows without a score left out: another row of the item has one" in a.notes
+    assert not any("left out" in note for note in b.notes)
+    with pytest.raises(DesignError, match="rows 3 and 7"):
+        read(table(*rows, "a,1,1"))

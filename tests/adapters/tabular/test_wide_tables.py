@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -114,3 +115,15 @@ def test_a_matrix_may_have_a_column_of_tasks(tmp_path: Path) -> None:
     file.write_text(file.read_text() + "u,q1,1,1\n")
     with pytest.raises(DesignError, match="are both of item 'q1'"):
         read(file, wide="items")
+
+
+def test_packed_matrices_are_read_as_others(tmp_path: Path) -> None:
+    """The heading was looked for in the packed bytes: scores of the first item became names."""
+    text = ",q1,q2,q3\nA,0.25,0,1\nB,0.75,1,0\n"
+    path = tmp_path / "sums.csv.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+
+    for wide in (read(path, wide="models"), read(_write(tmp_path, text), wide="models")):
+        assert [("A", 3), ("B", 3)] == [(r.model, len(r.item_ids)) for r in wide]
+    with pytest.raises(SelectionError, match="There are: model, q1"):
+        read(path)

@@ -165,3 +165,120 @@ def test_a_table_of_something_else_is_not_taken_for_votes(tmp_path):
 
     with pytest.raises(EvalStatsError, match="no column's name says"):
         read(tmp_path / "x.csv")
+
+
+def table(heading, *rows):
+    return io.BytesIO("\n".join((heading, *rows)).encode())
+
+
+def test_mt_bench_judgments_are_two_games_each():
+    """First model_1 is shown first, then model_2; the winner keeps its name in both games."""
+    record = {"question_id": 81, "model_1": "ant", "model_2": "bee", "g1_winner": "model_1",
+              "g2_winner": "model_1", "judge": ["j", "pair-v2"], "turn": 1}  # fmt: skip
+    more = record | {"g1_winner": "tie", "g2_winner": "error"}
+    made = read_contests(lines([record, more]))
+
+    assert named(made) == [("ant", "bee", 1.0), ("bee", "ant", 0.0), ("ant", "bee", 0.5)]
+    as_list = json.dumps([record, more], indent=1).encode()
+    assert named(read_contests(io.BytesIO(as_list))) == named(made)
+    assert made.ordered
+    assert made.clusters == ("81",)
+    assert any("MT-Bench" in note for note in made.notes)
+
+
+@pytest.mark.parametrize(
+    ("heading", "won", "tied", "lost"),
+    [
+        ("ID1,ID2,better_id", "ant", "tie", "bee"),
+        ("modelA,modelB,Winner", "Model A", "Tie", "Model B"),
+        ("Model 1,Model 2,Preferred", "Model 1", "no preference", "Model 2"),
+        ("answer_a_model,answer_b_model,winner", "response_a", "tie (both good)", "response_b"),
+        ("White,Black,Result", "1-0", "1/2-1/2", "0-1"),
+        ("white_id,black_id,winner", "white", "draw", "black"),
+        ("HomeTeam,AwayTeam,FTHG,FTAG,FTR", "2,0,H", "1,1,D", "0,2,A"),
+        ("home_team,away_team,home_score,away_score", "2,0", "1,1", "0,10"),
+        ("player_1,player_2,score_1,score_2", "6.5,6", "6,6", "5,6"),
+        ("candidate,baseline,verdict", "win", "tie", "lose"),
+        ("model_A,model_B,choice", "A++", "A=B", "B+"),
+        ("system_a,system_b,preference", "a", "same", "b"),
+        ("model_a,model_b,label", "A>B", "A=B", "B>>A"),
+        ("model_a,model_b,outcome", "1", "0", "-1"),
+        ("model_a,model_b,winner_model_a,winner_model_b,winner_tie", "True,False,False",
+         "False,False,True", "False,True,False"),
+    ],
+)  # fmt: skip
+def test_names_and_words_of_published_tables(heading, won, tied, lost):
+    made = read_contests(table(heading, *(f"ant,bee,{result}" for result in (won, tied, lost))))
+    assert named(made) == [("ant", "bee", 1.0), ("ant", "bee", 0.5), ("ant", "bee", 0.0)]
+
+
+@pytest.mark.parametrize(
+    "heading", ["winner_id,winner_name,loser_id,loser_name", "x,chosen_model,y,rejected_model"]
+)
+def test_winners_and_losers_by_other_names(heading):
+    made = read_contests(table(heading, "7,ant,9,bee", "9,bee,7,ant"))
+    assert named(made) == [("ant", "bee", 1.0), ("bee", "ant", 1.0)]
+
+
+def test_scores_of_other_names_are_named_both():
+    rows = "model_a,model_b,x,y\nant,bee,3,9"
+    made = read_contests(table(rows), columns={"first_score": "x", "second_score": "y"})
+    assert named(made) == [("ant", "bee", 0.0)]
+    assert "the higher of x and y won; equal ones are a tie" in made.notes
+    with pytest.raises(EvalStatsError, match="first_score alone says nothing"):
+        read_contests(table(rows), columns={"first_score": "x"})
+
+
+def test_judges_may_be_categories_too():
+    rows = table("model_a,model_b,winner,judge", "ant,bee,a,j", "ant,bee,b,k")
+    made = read_contests(rows, columns={"category": "judge"})
+    assert (made.judges, made.categories) == (("j", "k"), ("j", "k"))
+
+
+def test_counted_comparisons_are_each_one():
+    made = read_contests(table("model,opponent,wins,ties,losses", "ant,bee,2,1,0", "cat,ant,0,0,1"))
+    wins = [("ant", "bee", 1.0), ("ant", "bee", 1.0), ("ant", "bee", 0.5), ("cat", "ant", 0.0)]
+    assert named(made) == wins
+    # From both sides, each is counted once.
+    both = table("model,opponent,wins,losses", "ant,bee,2,1", "bee,ant,1,2")
+    assert sorted(named(read_contests(both))) == [("ant", "bee", y) for y in (0.0, 1.0, 1.0)]
+    with pytest.raises(EvalStatsError, match=r"wins is '1\.5' in row 1.*a whole number"):
+        read_contests(table("model,opponent,wins,losses", "ant,bee,1.5,2"))
+
+
+@pytest.mark.parametrize(
+    ("heading", "row"),
+    [
+        ("rank_1,rank_2,rank_3", "ant,bee,cat"),
+        ("annotator,ranking", "j,ant > bee > cat"),
+        ("annotator,ranking", 'j,"[""ant"", ""bee"", ""cat""]"'),
+    ],
+)
+def test_every_two_of_a_ranking_are_a_comparison(heading, row):
+    made = read_contests(table(heading, row, row))
+    pairs = [("ant", "bee", 1.0), ("ant", "cat", 1.0), ("bee", "cat", 1.0)]
+    assert named(made) == pairs * 2
+    assert made.cluster.tolist() == [0, 0, 0, 1, 1, 1]
+    assert not made.ordered
+
+
+def test_rankings_have_ties_and_each_player_once():
+    made = read_contests(table("ranking", "ant = bee > cat"))
+    assert named(made) == [("ant", "bee", 0.5), ("ant", "cat", 1.0), ("bee", "cat", 1.0)]
+    with pytest.raises(EvalStatsError, match="row 1 ranks a player twice"):
+        read_contests(table("ranking", "ant > ant"))
+    with pytest.raises(EvalStatsError, match="no ranking in 1 row"):
+        read_contests(table("ranking", "ant"))
+
+
+def test_features_have_the_side_anywhere_in_their_name():
+    """As in sum_assistant_a_tokens; and names inside objects may have dots."""
+    rows = [
+        {"model_a": "ant", "model_b": "bee", "winner": "a", "tag": {"math_v0.1": {"math": k > 0}},
+         "sum_assistant_a_tokens": 9, "sum_assistant_b_tokens": k}
+        for k in range(2)
+    ]  # fmt: skip
+    columns = {"features": "sum_assistant_tokens", "category": "tag.math_v0.1.math"}
+    made = read_contests(lines(rows), columns=columns)
+    assert made.features.tolist() == [[9.0], [8.0]]
+    assert made.categories == ("false", "true")

@@ -53,6 +53,20 @@ def test_rows_of_jsonl_have_text_name_and_prompt(tmp_path: Path) -> None:
     assert "Q" == items.prompt
 
 
+def test_rows_of_csv_are_items_where_a_column_is_of_texts(tmp_path: Path) -> None:
+    """Else they are lines."""
+    file = tmp_path / "items.csv"
+    file.write_text('name,text\nant,small\nbee,"larger, a bit"\n')
+    assert [(i.name, i.text) for i in read_items(file).items] == [
+        ("ant", "small"), ("bee", "larger, a bit"),
+    ]  # fmt: skip
+    file.write_text("ant, small\nbee\n")
+    assert read_items(file).names == ("ant, small", "bee")
+    file.write_text("name,text\nant,small\nbee," + "x" * 140_000)
+    with pytest.raises(LogError, match="cannot be read as CSV: field larger than"):
+        read_items(file)
+
+
 def test_different_prompts_are_shown_above_their_items(tmp_path: Path) -> None:
     """And none above both."""
     file = tmp_path / "items.jsonl"

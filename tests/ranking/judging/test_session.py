@@ -202,7 +202,7 @@ def test_complete_answers_of_a_truncated_file_are_kept(file: Path, cut: float) -
     ("text", "message"),
     [
         ('{"items": ["a", "b', "its list of items is not whole"),
-        ("winner,loser\na,b\n", "its list of items is not whole"),
+        ("winner,loser\na,b\n", "no .items.: give comparisons as"),
         ("[1, 2]", 'no "items": give comparisons'),
         ('{"items": ["a", 3]}', '"items" is not a list of texts'),
         ('{"items": ["a", "a"]}', "items repeat a: list every item once"),
