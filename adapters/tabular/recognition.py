@@ -67,6 +67,8 @@ OF_SUMMARIES: Mapping[str, tuple[str, ...]] = {
         "exact_match_stderr", "score_stderr",
     ),
     "k": ("k", "n_correct", "num_correct", "n_right", "successes", "n_passed"),
+    "low": ("low", "lower", "ci_low", "ci_lower", "lower_ci", "rating_lower", "rating_q025"),
+    "high": ("high", "upper", "ci_high", "ci_upper", "upper_ci", "rating_upper", "rating_q975"),
 }  # fmt: skip
 """The same of tables without items, with a row for each value of a model on a task."""
 
@@ -174,7 +176,7 @@ def is_of_scores(names: Sequence[str]) -> bool:
 
 def is_of_summaries(names: Sequence[str]) -> bool:
     """Whether columns have known names of values without items, and of how sure these are."""
-    known = [part for part, of in OF_SUMMARIES.items() if find(names, of, set())]
+    known = [part for part in ("n", "std_error", "k") if find(names, OF_SUMMARIES[part], set())]
     shares = any(name.endswith("_stderr") for name in names) or {"n", "k"} <= set(known)
     return shares or bool(known and find(names, COLUMNS["score"], set()))
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.tabular.recognition import (
+    OF_SUMMARIES,
     OF_TASKS,
     SHOTS,
     Layout,
@@ -48,6 +49,9 @@ from evalstats_plugin.stats.arrays import IntArray
 Floats = NDArray[np.float64]
 _MOST = 1e12
 """Items beyond which a number of them is a mistake."""
+
+_WIDTH = 2 * 1.959964
+"""Of 95 % limits, in standard errors."""
 
 _WEIGHT = "a number of 0 or more"
 
@@ -195,7 +199,12 @@ def summed_up(
             f"(--columns item={table.like_item or 'COLUMN'})."
         )
     row, notes = int(rows[0]), table.notes
-    n, error, k = (_number_of(part, table, row) for part in ("n", "std_error", "k"))
+    may_count = may_count or is_share(group.metric)
+    n, error, k, low, high = (_number_of(part, table, row) for part in OF_SUMMARIES)
+    if error is None and low is not None and high is not None:
+        error = Printed((high.value - low.value) / _WIDTH, (high.half + low.half) / _WIDTH)
+        notes = (*notes, "the standard error is that of the limits, taken for 95 %")
+        may_count = False
     for part, number, least in (("n", n, 1), ("k", k, 0)):
         if number is not None and not (
             least <= number.value <= _MOST and number.value.is_integer()
@@ -226,11 +235,11 @@ def summed_up(
         value, error = value.per_cent, error and error.per_cent
     properties = _ItemProperties(group, table, rows, np.zeros(1, dtype=np.int64))
     measure = Measure(task=group.task, metric=group.metric, higher_is_better=properties.direction())
-    may_count = may_count or is_share(group.metric)
+    may_count = may_count and properties.same("aggregation") != OF_TASKS
     read = published(
         group.model, measure, source,
         value=value, std_error=error, n=None if n is None else int(n.value), notes=notes,
-        may_count=may_count and properties.same("aggregation") != OF_TASKS,
+        may_count=may_count,
     )  # fmt: skip
     return replace(read, settings=settings_of(group))
 

@@ -472,9 +472,11 @@ class _Search:
         logs = logs or self._tables_in(path)
         if not logs:
             known = f"no log that an installed adapter knows ({adapters(self.plugins)})"
+            page = next(path.rglob("*.md"), None)
+            tables = "" if page is None else f"name tables such as {page.name} by themselves, and "
             raise LogError(
-                f"{path} holds {known}: name tables such as {path.name}/*.md by themselves, and "
-                "describe JSON of other tools by a mapping (--mapping)"
+                f"{path} holds {known}: {tables}describe JSON of other tools by a mapping "
+                "(--mapping)"
             )
         in_order = sorted(logs.items(), key=lambda item: item[0].parts)
         tables = [log for log, entry in in_order if entry.adapter == TABULAR]

@@ -154,7 +154,7 @@ def _whole(results: Ranking) -> list[str]:
 
 def _table(results: Ranking) -> Table:
     contests = results.fit.diagnostics.get("n_contests")
-    about = f", {votes(contests)} comparisons" if contests is not None else ""
+    about = "" if contests is None else f", {votes(contests)} comparison{'s' * (contests != 1)}"
     rows = results.rows
     columns = (
         Column("Player", "player", least=6),

@@ -210,7 +210,9 @@ def test_leaderboards_as_people_publish_them_are_read(tmp_path: Path) -> None:
     """Models in the index, no error at all, columns with units of their own, runs of one model."""
     index, bare = tmp_path / "alpaca.csv", tmp_path / "arena.csv"
     index.write_text(",win_rate,standard_error,n_total\nNull,76.92,.91,805\nYi,29.7,1.6,805\n")
-    bare.write_text("model,score,rating_q025\ngpt-4,82.63,80.7\nclaude-3,79.3,77\n")
+    bare.write_text("model,score,date\ngpt-4,82.63,2024\nclaude-3,79.3,2024\n")
+    limits = tmp_path / "limits.csv"
+    limits.write_text("model,score,rating_q025,rating_q975\ng,82.6,80.7,84.6\nc,0.5,0.3,0.7\n")
     units = tmp_path / "units.md"
     units.write_text("|Model|Rate|Words|\n|--|--|--|\n|a|1.8 %|172.4|\n|b|3.3 %|95.7|\n")
     runs = tmp_path / "runs.csv"
@@ -227,6 +229,10 @@ def test_leaderboards_as_people_publish_them_are_read(tmp_path: Path) -> None:
     assert [(r.model, r.estimate, r.low) for r in intervals(read(bare))] == [
         ("gpt-4", 82.63, None), ("claude-3", 79.3, None),
     ]  # fmt: skip
+    (first, second) = intervals(read(limits))
+    assert (first.low, first.high) == pytest.approx((80.65, 84.55), abs=1e-4)
+    assert (second.low, second.high, second.method) == pytest.approx((0.3, 0.7, "z"), abs=1e-4)
+    assert "the standard error is that of the limits, taken for 95 %" in first.notes
     assert [r.task for r in read(units)] == ["Rate", "Words", "Rate", "Words"]
     assert [r.logged for r in read(units)] == pytest.approx([0.018, 172.4, 0.033, 95.7])
     assert [r.model for r in read(runs)] == [

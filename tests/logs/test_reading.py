@@ -249,7 +249,10 @@ def test_tables_of_a_folder_are_those_that_options_tell_of(tmp_path: Path) -> No
     (tmp_path / "e").mkdir()
     with pytest.raises(LogError, match="holds no JSON or JSONL, which a mapping would describe"):
         read(tmp_path / "e", mapping=mapping, plugins=using)
-    with pytest.raises(LogError, match=r"holds no log that an installed adapter knows.*--mapping"):
+    with pytest.raises(LogError, match=r"knows \(.*\): describe JSON of other tools by a mapping"):
+        read(tmp_path / "e", plugins=using)
+    (tmp_path / "e" / "README.md").touch()
+    with pytest.raises(LogError, match=r"name tables such as README\.md by themselves"):
         read(tmp_path / "e", plugins=using)
     with pytest.raises(LogError, match="holds no log that an installed adapter knows"):
         reading.find_logs([tmp_path / "d.parquet"], using)
