@@ -215,13 +215,13 @@ class _Run:
         n = len(details.ids) if details else 0
         _, shots = _named(task)
         shown = ((PER_TASK + "num_fewshot", shots),) if shots else ()
-        logged = _number(values[metric])
+        logged, direction = _number(values[metric]), about.get("higher_is_better")
         base: dict[str, Any] = {
             "model": self.model,
             "measure": Measure(
                 task=printable_name(task),
                 metric=printable_name(metric),
-                higher_is_better=about.get("higher_is_better"),
+                higher_is_better=direction if isinstance(direction, bool) else None,
                 population=original if 0 < size < original else None,
             ),
             "source": self.source,

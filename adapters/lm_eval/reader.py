@@ -303,6 +303,7 @@ class _Run:
         population = size.get("original")
         config = layout.section(self.data, "configs", m.task)
         given = layout.section(self.data, "n-shot").get(m.task)
+        direction = layout.section(self.data, "higher_is_better", m.task).get(m.name)
         # The number of examples changes the question.
         shots = () if given is None else (("task.num_fewshot", str(given)),)
         return {
@@ -311,7 +312,7 @@ class _Run:
                 task=m.task,
                 metric=m.key,
                 filter="" if m.filter == "none" else m.filter,
-                higher_is_better=layout.section(self.data, "higher_is_better", m.task).get(m.name),
+                higher_is_better=direction if isinstance(direction, bool) else None,
                 aggregation=aggregation_of(m.name, config),
                 population=population if population != effective else None,
             ),

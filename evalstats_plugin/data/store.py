@@ -98,7 +98,7 @@ class ResponseStore:
                 np.asarray(_texts(files, name)) for name in TEXTS[:3]
             )
             columns = (self.item_ids, self.tasks, self.metrics)
-            if any(names.size and names.dtype.kind != "U" for names in columns):
+            if any(names.ndim > 1 or (names.size and names.dtype.kind != "U") for names in columns):
                 raise ValueError(f"the columns {', '.join(TEXTS[:3])} do not hold texts alone")
             held = [f.read(columns=["measure"])["measure"].unique().to_pylist() for f in files]
             stored = dict.fromkeys(text for texts in held for text in texts if text)

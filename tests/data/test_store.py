@@ -194,6 +194,13 @@ def test_what_is_no_store_is_said(tmp_path: Path):
     (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes())
     with pytest.raises(LogError, match="item 'item_0' of task 'task' is there twice"):
         ResponseStore(tmp_path)
+    whole = pq.read_table(tmp_path / "a.parquet")
+    items = pa.array([[name] for name in whole["item"].to_pylist()])
+    lists = whole.set_column(whole.column_names.index("item"), "item", items)
+    (tmp_path / "b.parquet").unlink()
+    pq.write_table(lists, tmp_path / "a.parquet")
+    with pytest.raises(LogError, match="do not hold texts alone"):
+        ResponseStore(tmp_path)
     (tmp_path / "t.csv").write_text("model,item,score")
     with pytest.raises(LogError, match=r"t\.csv cannot be read as a response store"):
         ResponseStore(tmp_path / "t.csv")

@@ -431,3 +431,12 @@ def test_limits_of_all_are_those_of_each_pair_stretched(
     np.testing.assert_allclose(shown.low, low, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(shown.high, high, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(found.deviate, stand, rtol=1e-6, atol=1e-9)
+
+
+def test_equal_sums_are_alike_whatever_their_rounding_errors() -> None:
+    """Otherwise draws, and with them limits, hung on the order in which items were added up."""
+    sums = np.array([[5.5, 5.7], [5.8, 5.8], [5.6, 5.8], [5.8, 5.8]])
+    rounded = sums + np.array([[0.0], [9e-16], [0.0], [0.0]])
+
+    for exact, other in zip(simultaneous._keys(sums), simultaneous._keys(rounded), strict=True):
+        np.testing.assert_allclose(exact, other, atol=1e-8)

@@ -526,7 +526,7 @@ def _keys(sums: FloatArray) -> tuple[float, FloatArray, FloatArray]:
         model = _rounded(model + (seen * np.sin(unit)).mean(axis=1))
         unit = _rounded(unit + np.cos(5 * model) @ seen)
     for _ in range(MOST_ALIKE):
-        first = _first_of_alike(model, sums)
+        first = _first_of_alike(model, sums / largest)
         if first is None:
             break
         # Models whose scores are each other's with units exchanged: any may be the first.
@@ -542,7 +542,8 @@ def _first_of_alike(model: FloatArray, sums: FloatArray) -> int | None:
     order = np.argsort(model, kind="stable")
     same = np.flatnonzero(model[order[1:]] == model[order[:-1]])
     for i in same.tolist():
-        if not np.array_equal(sums[order[i]], sums[order[i + 1]], equal_nan=True):
+        # Of the same scores in another order the sums differ by rounding errors.
+        if not np.allclose(*sums[order[i : i + 2]], rtol=0.0, atol=1e-9, equal_nan=True):
             return int(order[i])
     return None
 

@@ -392,6 +392,7 @@ def test_values_that_are_no_numbers_are_not_logged(tmp_path: Path) -> None:
     def change(results: dict[str, Any]) -> None:
         results["results"][TASKS[0]] = {"em": float("nan"), "f1": "high", "em_stderr": None}
         results["results"][TASKS[1]] = {"em": True, "f1": None}
+        results["config_tasks"]["lighteval|gsm8k"]["metric"][0]["higher_is_better"] = [True]
 
     by_name = {(r.task, r.metric): r for r in read(_changed(tmp_path, change)).responses}
     assert by_name[TASKS[0], "em"].logged is None
