@@ -84,8 +84,7 @@ def markdown_table(content: bytes, where: str) -> Table:
     LogError
         There is no such table.
     """
-    records: list[Record] = []
-    seen: set[tuple[tuple[str, Any], ...]] = set()
+    by_cells: dict[tuple[tuple[str, Any], ...], Record] = {}
     notes: list[str] = []
     models: set[str] = set()
     grouped: set[tuple[str, str]] = set()
@@ -107,12 +106,11 @@ def markdown_table(content: bytes, where: str) -> Table:
         # lm-eval prints groups among the tasks, and in a table of their own.
         if "groups" in map(str.casefold, heading):
             grouped |= {(row["task"], row.get("Metric", "")) for row in read}
-        for row in read:
-            is_new = (cells := tuple(row.items())) not in seen
-            seen.add(cells)
-            records += [row] if is_new else []
-            n_twice += not is_new
+        n_before = len(by_cells)
+        by_cells |= {tuple(row.items()): row for row in read}
+        n_twice += n_before + len(read) - len(by_cells)
         notes += [*about, *no_numbers]
+    records = list(by_cells.values())
     if not records:
         raise LogError(f"{where} has no table with a column of models or tasks and one of numbers")
     if n_twice:

@@ -453,11 +453,12 @@ class Rows:
         used = {name: self.parts[name] for name in self.layout.settings}
         if "tags" in self.parts and "item" in self.parts:
             used = {self.layout.columns["tags"]: self.parts["tags"], **used}
+        epoch = [self.parts["epoch"]] if "epoch" in self.parts else []
         by_name: dict[str, Column] = {}
         for name, column in used.items():
-            if "epoch" in self.parts and name in self.layout.settings:
-                told.append(self.parts["epoch"])
-            with_column, without = (len(np.unique(_codes(c))) for c in ((*told, column), told))
+            # Slices are of items; epochs that have settings of their own are runs.
+            rest = [*told, *(epoch if name in self.layout.settings else ())]
+            with_column, without = (len(np.unique(_codes(c))) for c in ((*rest, column), rest))
             if with_column > without:
                 told.append(column)
                 key = f"{PER_TASK}num_fewshot" if name.casefold() in SHOTS else name

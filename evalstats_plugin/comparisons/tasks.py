@@ -424,12 +424,13 @@ def _of_samples(
 
     None where all have items, and where fewer than two models have an error on every task.
     """
-    of_model = grouped([c for c in cells if c.n and _error(c) is not None], _model)
+    if all(map(has_item_scores, cells)):
+        return None
+    error_of = {id(c): error for c in cells if c.n and (error := _error(c)) is not None}
+    of_model = grouped([c for c in cells if id(c) in error_of], lambda c: c.responses.model)
     complete = [own for own in of_model.values() if len(own) == group.n_tasks]
     models = [own[0].responses.model for own in complete]
-    if all(map(has_item_scores, cells)) or len(complete) < 2:
-        return None
-    if request.baseline not in (None, *models):
+    if len(complete) < 2 or request.baseline not in (None, *models):
         return None
     rows = [sorted(own, key=lambda c: c.responses.task) for own in complete]
     within = _within(cells, group)
@@ -437,7 +438,7 @@ def _of_samples(
     n = np.array([[c.n for c in row] for row in rows])
     shares = task_shares(around, n.astype(np.float64))
     scores = (shares * [[c.estimate for c in row] for row in rows]).sum(axis=1)
-    of_tasks = np.array([[_error(c) for c in row] for row in rows], dtype=np.float64)
+    of_tasks = np.array([[error_of[id(c)] for c in row] for row in rows])
     errors = np.sqrt(((shares * of_tasks) ** 2).sum(axis=1))
     note = "normal limits, from each model's own errors"
     table = by_scores(
@@ -446,10 +447,6 @@ def _of_samples(
     )  # fmt: skip
     table.same["kind"] = kind
     return replace(table, members=frozenset(task_and_metric(c.responses) for c in rows[0]))
-
-
-def _model(cell: Cell) -> str:
-    return cell.responses.model
 
 
 def _error(cell: Cell) -> float | None:
